@@ -82,7 +82,8 @@ const OPENS: &[(&str, &str)] = &[
     ("crates/symbols/src/kernel.rs", "the kernel's, in sysfs"),
     ("crates/symbols/src/private.rs", "in a directory that only the user can change"),
     ("src/report/advice/packages.rs", "root's, in /etc"),
-    ("src/report/terminal/export.rs", "the user's: a new file to write"),
+    ("src/report/terminal/new_file.rs", "the user's: a new file to write"),
+    ("src/cli/report/interactive.rs", "the terminal of the session"),
 ];
 
 /// A file that a target, a profile or a binary names must not be opened in any other way. An entry

@@ -9,7 +9,7 @@ use super::report::nothing_to_show;
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
 use crate::report::annotate::{self, Annotated, Layout, Lookup, Order};
-use crate::report::text;
+use crate::report::text::{self, regex_reason};
 use code::text::SourcePaths;
 use sys::{printed, suggest};
 use view::source::{Listing, Selection, Source, Unit, candidates};
@@ -28,7 +28,8 @@ pub struct Args {
     /// A function, a source file, or a regular expression of functions
     ///
     /// The functions of this name; if there are none, the source files with this path or with these
-    /// last parts of a path; if there are none, the functions whose names contain a match.
+    /// last parts of a path; if there are none, the functions whose names contain a match. Code
+    /// without a name is selected by an address of it, as reports have it: libfoo.so.1+0x1234.
     #[arg(value_name = "WHAT")]
     what: String,
 
@@ -148,30 +149,40 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let type_index = args.filter.type_index(&profile)?;
     let granularity = Granularity { binary: false, line: true, ..Granularity::FUNCTION };
     let view = View::new(&profile, type_index, granularity);
-    let source = source(&view, &args)?;
+    let mut lookup = Lookup::new(&view, &paths, &options);
+    let source = source(&view, &lookup, &mut args)?;
     let mut out = printed::stdout();
     if !args.json {
         text::write_summary(&mut out, &view)?;
     }
-    let mut lookup = Lookup::new(&view, &paths, &options);
     if args.json {
         let shown = source.listings.iter().take(args.rows());
         let shown = shown.map(|listing| annotate(listing, &mut lookup, args.asm));
-        annotate::write_json(&mut out, &view, &source, shown, args.all_lines)?;
+        let notes = || annotate::server_notes(&options);
+        annotate::write_json(&mut out, &view, &source, shown, args.all_lines, notes)?;
     } else {
         write(&args, &view, &source, &mut lookup, &mut out)?;
+        for note in annotate::server_notes(&options) {
+            writeln!(out, "\n{note}")?;
+        }
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The listings of WHAT; none of a view without samples, in which nothing has a name.
-fn source(view: &View, args: &Args) -> anyhow::Result<Source> {
+/// The listings of WHAT; none of a view without samples, in which nothing has a name. Code without a
+/// name has instructions only.
+fn source(view: &View, lookup: &Lookup<'_>, args: &mut Args) -> anyhow::Result<Source> {
     let nothing = Source { unit: Unit::Function, listings: Vec::new() };
     if view.kept_total == 0 {
         return Ok(nothing);
     }
-    let mut selection = select(view, &args.what)?;
+    let mut selection = select(view, lookup, &args.what)?;
+    if selection.is_unnamed() {
+        let what = &args.what;
+        anyhow::ensure!(!args.source, "{what} has no name and no source lines; --asm prints it");
+        args.asm = true;
+    }
     if args.asm {
         selection.unit = Unit::Function;
     }
@@ -192,7 +203,7 @@ fn write(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     if view.kept_total == 0 {
-        writeln!(out, "{}", nothing_to_show(view))?;
+        writeln!(out, "{}", nothing_to_show(view, &args.filter.samples.time))?;
     } else if source.listings.is_empty() {
         writeln!(out, "No sample that passes the filter has a value there.")?;
     }
@@ -219,11 +230,13 @@ fn write(
 }
 
 /// The frames that WHAT selects. Fails if there are none, with suggestions.
-fn select(view: &View, what: &str) -> anyhow::Result<Selection> {
+fn select(view: &View, lookup: &Lookup<'_>, what: &str) -> anyhow::Result<Selection> {
+    if let Some(selection) = Selection::of_function(view, what).or_else(|| lookup.unnamed(what)) {
+        return Ok(selection);
+    }
     let found = Selection::find(view, what).map_err(|error| {
-        let message = error.to_string();
-        let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        usage(format!("{what:?} is no function or file, and not a regular expression: {last}"))
+        let reason = regex_reason(&error);
+        usage(format!("{what:?} is no function or file, and not a regular expression: {reason}"))
     })?;
     if let Some(selection) = found {
         return Ok(selection);

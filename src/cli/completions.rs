@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
+use clap::builder::{Resettable, Str};
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
@@ -38,8 +39,22 @@ pub struct ManArgs {
 /// Prints the completions of a shell.
 pub fn run(args: CompletionArgs) -> anyhow::Result<ExitCode> {
     let mut out = Vec::new();
-    clap_complete::generate(args.shell, &mut super::Cli::command(), "prof", &mut out);
+    let mut commands = without_hidden(&super::Cli::command());
+    clap_complete::generate(args.shell, &mut commands, "prof", &mut out);
     print(&out)
+}
+
+/// A command with its arguments and subcommands that are not hidden: the scripts of clap_complete
+/// offer the others, too.
+fn without_hidden(command: &Command) -> Command {
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let subcommands = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let version = command.get_version().map(|version| Str::from(version.to_owned()));
+    let shown = Command::new(command.get_name().to_owned())
+        .version(Resettable::from(version))
+        .about(Resettable::from(command.get_about().cloned()))
+        .args(arguments.cloned());
+    shown.subcommands(subcommands.map(without_hidden))
 }
 
 fn print(text: &[u8]) -> anyhow::Result<ExitCode> {

@@ -1,5 +1,6 @@
 //! `prof diff`, and `prof report --diff`.
 
+use std::borrow::Borrow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,7 +13,7 @@ use crate::report::diff::{self, DiffLayout};
 use crate::report::terminal::Start;
 use profile::Profile;
 use sys::printed::{self, Lines};
-use view::{Diff, DiffOptions, Granularity, Scale, Sort, View};
+use view::{Diff, DiffOptions, Granularity, Renamed, Scale, Sort, View};
 
 /// Arguments of `prof diff`.
 #[derive(Debug, clap::Args)]
@@ -219,6 +220,7 @@ impl Comparison<'_> {
             absolute: self.absolute,
             sort: self.order,
             labels: self.labels.clone(),
+            renamed: sides.renamed.clone(),
         };
         let model = Diff::new(before, after, &options);
         check_scale(&model, self.scale)?;
@@ -254,46 +256,58 @@ pub(super) fn check_scale(model: &Diff, scale: Scale) -> anyhow::Result<()> {
     }
 }
 
+/// The index of the compared sample type in each of the profiles, which were read from `files`: that
+/// of `--type`, or the default type of the first one. Fails if not all have it.
+pub(super) fn common_types<P: Borrow<Profile>>(
+    profiles: &[P],
+    files: &[&PathBuf],
+    filter: &FilterArgs,
+) -> anyhow::Result<Vec<usize>> {
+    let Some(first) = profiles.first() else { return Ok(Vec::new()) };
+    let of_first = filter.type_index(first.borrow())?;
+    Diff::common_type(profiles, 0, of_first).map_err(|number| {
+        let kinds = |p: &Profile| -> Vec<String> {
+            p.sample_types.iter().map(|t| p.str(t.kind).to_owned()).collect()
+        };
+        usage(format!(
+            "{} has no sample type {:?}, which {} has, but: {}; choose a common one with --type",
+            files[number].display(),
+            kinds(first.borrow()).get(of_first).map_or("", |kind| kind),
+            files[0].display(),
+            kinds(profiles[number].borrow()).join(", "),
+        ))
+    })
+}
+
 /// The profiles of both sides.
 pub(super) struct Sides {
     /// Those before, then those after.
     pub(super) profiles: Vec<Profile>,
     /// The common sample type in each of them.
-    types: Vec<usize>,
+    pub(super) types: Vec<usize>,
+    /// The main binaries that are compared as one.
+    pub(super) renamed: Option<Renamed>,
 }
 
 impl Sides {
     /// Reads the files.
     pub(super) fn load(files: &[Vec<PathBuf>; 2], filter: &FilterArgs) -> anyhow::Result<Sides> {
+        // Before the files, so that an error is reported at once.
+        filter.filter()?;
         let mut profiles = Vec::new();
         let all: Vec<&PathBuf> = files.iter().flatten().collect();
         for file in &all {
             let is_default = file.as_os_str() == report::DEFAULT_FILE;
             let files = if is_default { &[] } else { std::slice::from_ref(*file) };
-            profiles.push(filter.load(files)?);
+            profiles.push(filter.read(files)?);
         }
-        // The first one with sample types decides which one is compared.
-        let first = profiles.iter().position(|p| !p.sample_types.is_empty()).unwrap_or(0);
-        let of_first = match profiles.get(first) {
-            Some(profile) if !profile.sample_types.is_empty() => filter.type_index(profile)?,
-            _ => 0,
-        };
-        let types = Diff::common_type(&profiles, first, of_first).map_err(|number| {
-            let kinds = |p: &Profile| -> String {
-                let kinds: Vec<&str> = p.sample_types.iter().map(|t| p.str(t.kind)).collect();
-                kinds.join(", ")
-            };
-            let kind = profiles[first].sample_types.get(of_first);
-            let kind = kind.map_or("", |t| profiles[first].str(t.kind));
-            usage(format!(
-                "{} has no sample type {kind:?}, which {} has, but: {}; choose a common one with \
-                 --type",
-                all[number].display(),
-                all[first].display(),
-                kinds(&profiles[number]),
-            ))
-        })?;
-        Ok(Sides { profiles, types })
+        // Before the filter, which may select a binary.
+        let (before, after) = profiles.split_at_mut(files[0].len());
+        let renamed = Renamed::unite(before, after);
+        let profiles = profiles.into_iter().map(|profile| filter.apply(profile));
+        let profiles = profiles.collect::<anyhow::Result<Vec<Profile>>>()?;
+        let types = common_types(&profiles, &all, filter)?;
+        Ok(Sides { profiles, types, renamed })
     }
 
     /// A view of each profile.

@@ -34,6 +34,14 @@ pub enum FrameParts {
     Packages,
 }
 
+/// A profile for the interactive views.
+pub struct OpenedFile {
+    /// The profile.
+    pub profile: Profile,
+    /// Notes for the line at the bottom.
+    pub notes: Vec<String>,
+}
+
 /// The samples and frames that a view shows; the names are pprof's.
 #[derive(Debug, clap::Args)]
 pub struct FilterArgs {
@@ -110,9 +118,14 @@ impl FilterArgs {
     fn load_part_for_file(&self, files: &[PathBuf]) -> anyhow::Result<(Profile, u64)> {
         // Before the files, so that an error is reported at once.
         let filter = self.filter()?;
+        self.samples.apply(&filter, self.read(files)?)
+    }
+
+    /// Reads and merges FILEs, with the names of `--demangle`; [`FilterArgs::apply`] is to follow.
+    pub fn read(&self, files: &[PathBuf]) -> anyhow::Result<Profile> {
         let mut profile = super::report::load_unchanged(files)?;
         self.restyle(&mut profile);
-        self.samples.apply(&filter, profile)
+        Ok(profile)
     }
 
     /// Applies the filter to a recording.
@@ -128,30 +141,33 @@ impl FilterArgs {
         self.apply(profile)
     }
 
-    /// Makes a profile fit for the interactive views, which have the filters as conditions.
-    pub fn dress(&self, profile: &mut Profile) {
+    /// Prepares a profile for the interactive views, which have the filters as conditions.
+    pub fn prepare_for_views(&self, profile: &mut Profile) {
         self.restyled(profile);
         self.prepare(profile);
     }
 
     /// Reads and merges FILEs for the interactive views, which have the filters as conditions, and
     /// show the notes.
-    pub fn open(&self, files: &[PathBuf]) -> anyhow::Result<(Profile, Vec<String>)> {
+    pub fn open(&self, files: &[PathBuf]) -> anyhow::Result<OpenedFile> {
         let mut profile = super::report::load_unchanged(files)?;
         let mut notes = Vec::new();
         notes.extend(self.restyled(&mut profile));
-        let (mut profile, _, note) = self.samples.time.selected(profile)?;
-        notes.extend(note);
+        if self.samples.time.is_given() {
+            super::time::check("--time", &profile)?;
+        }
         // A file may have frames to drop also without a filter.
         profile = Filter::default().apply(profile).profile;
         self.prepare(&mut profile);
-        Ok((profile, notes))
+        Ok(OpenedFile { profile, notes })
     }
 
-    /// Makes a profile fit to be shown.
+    /// Cleans the names of a profile, and names its functions as the options select.
     fn prepare(&self, profile: &mut Profile) {
         // No name may break or control a line of output.
         profile.strings.replace(printed::line);
+        // After the filter, which matches the names in the file, as in pprof.
+        view::clean_file_names(profile);
         if self.no_inlines {
             view::fold_inlined(profile);
         }
@@ -160,9 +176,14 @@ impl FilterArgs {
         }
     }
 
+    /// True if rows are packages, and `--granularity` has not named functions by them.
+    pub fn has_to_name_packages(&self, granularity: Granularity) -> bool {
+        granularity.package && self.granularity != Some(FrameParts::Packages)
+    }
+
     /// Names functions by their packages if rows are packages, and `--granularity` has not done it.
     pub fn name_packages(&self, profile: &mut Profile, granularity: Granularity) {
-        if granularity.package && self.granularity != Some(FrameParts::Packages) {
+        if self.has_to_name_packages(granularity) {
             view::name_packages(profile);
         }
     }
@@ -181,7 +202,8 @@ impl FilterArgs {
 
     /// The filters as those of the interactive views, one by one, in the order in which they apply.
     pub fn added(&self) -> Vec<AddedFilter> {
-        const ORDER: [Condition; 15] = [
+        const ORDER: [Condition; 16] = [
+            Condition::Time,
             Condition::Process,
             Condition::Thread,
             Condition::TagRoot,
@@ -236,7 +258,7 @@ impl FilterArgs {
     pub fn type_indices(&self, profile: &Profile) -> anyhow::Result<Vec<usize>> {
         let Some(wanted) = &self.sample_type else { return Ok(vec![profile.default_type_index()]) };
         columns::types(profile, wanted).ok_or_else(|| {
-            let kinds: Vec<_> = profile.sample_types.iter().map(|t| profile.str(t.kind)).collect();
+            let kinds = profile.type_names();
             let there = if kinds.is_empty() { "none".to_string() } else { kinds.join(", ") };
             usage(format!("--type: the profile has no sample type {wanted:?}; it has: {there}"))
         })

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
-
 use super::diff::{ScaleArgs, Sides};
 use super::filter::FilterArgs;
 use super::output::Output;
@@ -13,7 +11,7 @@ use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use super::{examples, usage};
 use crate::report::colors::Scheme;
-use crate::report::diff::DiffLayout;
+use crate::report::diff::{DiffLayout, of_renamed};
 use crate::report::flame::{self, FlameOptions};
 use crate::report::{flame_diff, folded, json, summary as of_view};
 use profile::{Profile, StrId, label};
@@ -233,22 +231,31 @@ impl DrawArgs {
         Ok(())
     }
 
-    /// The labels of `--root`.
-    fn roots(&self, view: &View) -> anyhow::Result<Vec<StrId>> {
+    /// The labels of `--root`, of all views together.
+    ///
+    /// # Errors
+    ///
+    /// None of the views has one of them.
+    fn roots(&self, views: &[View<'_>]) -> anyhow::Result<Vec<String>> {
         if self.root.iter().any(|r| r == "none") {
             return Ok(Vec::new());
         }
-        let strings = &view.profile.strings;
         if self.root.is_empty() {
-            let several = view.label_values(label::PROCESS).len() > 1;
-            return Ok(strings.find(label::PROCESS).filter(|_| several).into_iter().collect());
+            let has_several = |view: &View| view.label_values(label::PROCESS).len() > 1;
+            let several = views.iter().any(has_several);
+            return Ok(several.then(|| label::PROCESS.to_owned()).into_iter().collect());
         }
-        let id = |name: &String| {
+        let key = |name: &String| {
             let name = if name == "comm" { label::PROCESS } else { name.as_str() };
-            let key = strings.find(name).filter(|_| !view.label_values(name).is_empty());
-            key.with_context(|| format!("--root: no sample has a label {name:?}"))
+            let is_known = views.iter().any(|view| !view.label_values(name).is_empty());
+            anyhow::ensure!(is_known, "--root: no sample has a label {name:?}");
+            Ok(name.to_owned())
         };
-        self.root.iter().map(id).collect()
+        self.root.iter().map(key).collect()
+    }
+
+    fn order(&self) -> Siblings {
+        if self.left_heavy { Siblings::LeftHeavy } else { Siblings::Name }
     }
 
     /// Draws the difference of `files` (the default file if there are none) to the bases.
@@ -263,19 +270,25 @@ impl DrawArgs {
         let sides = Sides::load(&files, &self.filter)?;
         let granularity = self.filter.granularity().unwrap_or(Granularity::FUNCTION);
         let mut views = sides.views(granularity);
+        views.iter_mut().for_each(|view| view.collapse_recursion = self.collapse_recursion);
         let negative: usize = views.iter_mut().map(View::leave_out_negative).sum();
         if negative > 0 {
             Stderr::line(&format!("prof: {negative} samples with negative values are left out"));
+        }
+        if let Some(renamed) = &sides.renamed {
+            Stderr::line(&format!("prof: {}", of_renamed(renamed)));
         }
         if views.iter().all(|view| view.kept_total == 0) {
             anyhow::bail!("nothing to draw: no sample has a value");
         }
         let direction = if self.reverse { Direction::Callers } else { Direction::Callees };
-        let roots = if self.root.iter().any(|root| root == "none") { &[] } else { &*self.root };
+        let roots = self.roots(&views)?;
         let (before, after) = views.split_at_mut(self.diff.len());
-        let tree = DiffTree::new(before, after, direction, roots);
+        let tree = DiffTree::new(before, after, direction, &roots);
         let scale = self.scale.scale();
-        let model = Diff::new(before, after, &DiffOptions { scale, ..DiffOptions::default() });
+        let renamed = sides.renamed.clone();
+        let options = DiffOptions { scale, renamed, ..DiffOptions::default() };
+        let model = Diff::new(before, after, &options);
         super::diff::check_scale(&model, scale)?;
         let options = FlameOptions {
             title: self.title.clone().unwrap_or_else(|| flame_diff::title(&model)),
@@ -286,10 +299,10 @@ impl DrawArgs {
             inverted: self.inverted,
             width: self.width.map(|w| w as usize),
             min_width: self.min_width,
-            order: Siblings::Name,
+            order: self.order(),
             scheme: Scheme::default(),
         };
-        let boxes = DiffBoxes::new(&model, tree, self.min_width);
+        let boxes = DiffBoxes::new(&model, tree, self.order(), self.min_width);
         output.write_text(|out| {
             if self.json {
                 let layout = DiffLayout::of_frames(&files, granularity);
@@ -323,7 +336,10 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
     let mut view = View::new(profile, type_index, args.granularity());
     view.collapse_recursion = args.collapse_recursion;
     if view.kept_total == 0 {
-        anyhow::bail!("nothing to draw: {}", super::report::nothing_to_show(&view));
+        anyhow::bail!(
+            "nothing to draw: {}",
+            super::report::nothing_to_show(&view, &args.filter.samples.time)
+        );
     }
     if let Some(wanted) = &args.sandwich {
         return args.draw_sandwich(wanted, &mut view, output, quiet);
@@ -331,7 +347,8 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
     if !args.folded {
         leave_out_negative(&mut view, quiet)?;
     }
-    let roots = args.roots(&view)?;
+    let roots = args.roots(std::slice::from_ref(&view))?;
+    let roots: Vec<StrId> = roots.iter().filter_map(|key| profile.strings.find(key)).collect();
     let direction = if args.reverse { Direction::Callers } else { Direction::Callees };
     let cut = if args.folded { Cut::Nothing } else { Cut::Width(args.min_width) };
     let scheme = args.colors.unwrap_or(match view.value_type().0 {
@@ -355,7 +372,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
         title: args.title.clone().unwrap_or_else(|| of_view::title(&view)),
         subtitle: of_view::subtitle(&view),
         inverted: args.inverted,
-        order: if args.left_heavy { Siblings::LeftHeavy } else { Siblings::Name },
+        order: args.order(),
         width: args.width.map(|w| w as usize),
         min_width: args.min_width,
         scheme,

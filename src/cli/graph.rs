@@ -92,7 +92,10 @@ fn draw(args: &Args, view: &View, output: Output) -> anyhow::Result<()> {
         return Ok(());
     }
     if view.kept_total == 0 {
-        anyhow::bail!("nothing to draw: {}", report::nothing_to_show(view));
+        anyhow::bail!(
+            "nothing to draw: {}",
+            report::nothing_to_show(view, &args.filter.samples.time)
+        );
     }
     anyhow::ensure!(
         !graph.nodes.is_empty(),

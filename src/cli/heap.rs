@@ -6,13 +6,13 @@ use super::usage;
 use crate::sampler::types::HeapSettings;
 
 /// The heading of these options in help.
-const HEADING: &str = "Heap (with -T heap or -T alloc)";
+pub const HEADING: &str = "Heap (with -T heap or -T alloc)";
 
 /// Mean bytes between samples, as in gperftools and Go.
 const INTERVAL: u64 = 512 << 10;
 
 /// Arguments of heap profiles.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct HeapArgs {
     /// Sample one allocation about every BYTES bytes [default: 512K]
     ///

@@ -83,8 +83,7 @@ pub enum Command {
     /// Records a target, or the whole machine, without writing a file. On a terminal, the views are
     /// those of 'prof report': '?' lists the keys. Into a pipe, or with --batch, a table is printed
     /// for each interval.
-    #[command(mut_arg("no_demangle", |arg| arg.hide(true)))]
-    #[command(mut_arg("fold_inlined", |arg| arg.long("noinlines").hide(true)))]
+    #[command(mut_args(top::argument))]
     Top(Box<top::Args>),
     /// Draw a flame graph of profiles, or of a target recorded now
     ///

@@ -10,12 +10,12 @@ use super::columns::ColumnArgs;
 use super::diff::{Comparison, ScaleArgs, TestArgs};
 use super::filter::{FilterArgs, samples};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
-use super::time;
+use super::time::{self, TimeArgs};
 use super::{examples, usage};
 use crate::report::over::OverRequest;
 use crate::report::terminal::Start;
-use crate::report::text;
 use crate::report::views::{self, OutputFormat, Registered, Request};
+use crate::report::{json, text};
 use profile::Profile;
 use sys::printed;
 use view::{ColumnRequest, Direction, Granularity, Sort, View};
@@ -262,7 +262,7 @@ impl Args {
             filter: &self.filter,
             json: self.json,
         };
-        match comparison.start(interactive::asks_for_text(&self)) {
+        match comparison.start(interactive::selects_text(&self)) {
             Some(start) => {
                 let sides = comparison.files.clone();
                 let (scale, absolute) = (comparison.scale, comparison.absolute);
@@ -272,6 +272,12 @@ impl Args {
             }
             None => comparison.print(),
         }
+    }
+
+    /// The values over time that are requested, from the start of the recording.
+    fn over_request(&self, plan: &Plan) -> Option<OverRequest> {
+        let totals = plan.order == Sort::Total;
+        self.over.map(|interval| OverRequest { interval, from: 0, totals })
     }
 
     /// The arguments of the view.
@@ -287,16 +293,12 @@ impl Args {
             direction: plan.direction,
             granularity: plan.granularity,
             labels: &plan.labels,
-            sort: plan.order,
+            order: plan.order.into(),
             children: !self.no_children,
             rows: self.nodecount,
             min_percent: self.percent_limit,
             columns: ColumnRequest::default(),
-            over: self.over.map(|interval| OverRequest {
-                interval,
-                from: 0,
-                totals: plan.order == Sort::Total,
-            }),
+            over: self.over_request(plan),
             file: file.map(|file| super::shell_word(&file).into_owned()),
         }
     }
@@ -358,10 +360,13 @@ fn print(
     if (args.header || args.header_only) && !args.json {
         text::write_header(out, profile)?;
     }
+    let request = Request { columns, ..request };
     if args.header_only {
+        if args.json {
+            json::write_header(out, &View::new(profile, type_index, request.granularity))?;
+        }
         return Ok(());
     }
-    let request = Request { columns, ..request };
     let mut view = View::new(profile, type_index, request.granularity);
     view.collapse_recursion = args.collapse_recursion;
     if chosen.option.as_ref().is_some_and(|option| option.value_name.is_some()) {
@@ -384,18 +389,22 @@ fn write_view(
     if !args.json {
         text::write_summary(out, view)?;
         if view.kept_total == 0 {
-            writeln!(out, "{}", nothing_to_show(view))?;
+            writeln!(out, "{}", nothing_to_show(view, &args.filter.samples.time))?;
             return Ok(());
         }
     }
     Ok((chosen.write)(request, view, out)?)
 }
 
-/// The message for an empty view, with the reason.
-pub fn nothing_to_show(view: &View) -> String {
+/// The message for an empty view of the part `time` of a recording, with the reason.
+pub fn nothing_to_show(view: &View, time: &TimeArgs) -> String {
     let (kind, _) = view.value_type();
     let samples = view.profile.samples.len();
-    if view.profile.unfiltered.as_ref().map_or(samples, |all| all.samples) == 0 {
+    let before_filter = view.profile.unfiltered.as_ref().map_or(samples, |all| all.samples);
+    if before_filter == 0 && time.is_given() {
+        // A profile without times of samples is refused.
+        "No sample is in the range of --time.".to_string()
+    } else if before_filter == 0 {
         "The profile contains no samples.".to_string()
     } else if view.total == 0 {
         format!("No sample has a value of type {kind}.")

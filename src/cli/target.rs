@@ -35,8 +35,11 @@ const HIGH_RATE: u64 = 999;
 /// Length of a recording without -d or a COMMAND.
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
+/// Samples whose times are kept with --timestamps.
+const MAX_TIMES: u64 = 10_000_000;
+
 /// The target, the window, and the data to record.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct TargetArgs {
     /// Record these processes: all threads, and children that they start
     ///
@@ -134,11 +137,13 @@ pub struct TargetArgs {
     /// Takes 3 to 12 bytes of the file for each sample. Sums of the heap have no time.
     #[arg(long, help_heading = "Profile types")]
     pub timestamps: bool,
-    /// With --timestamps, keep at most N times; later samples are only aggregated
-    #[arg(long, value_name = "N", requires = "timestamps", default_value_t = 10_000_000,
+    /// With --timestamps, keep at most N times [default: 10000000]
+    ///
+    /// Later samples are only aggregated.
+    #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000),
           help_heading = "Profile types")]
-    pub max_samples: u64,
+    pub max_samples: Option<u64>,
 
     /// Arguments for events.
     #[command(flatten)]
@@ -209,6 +214,7 @@ impl TargetArgs {
             ("--precise", self.precise),
             ("-T", !self.types.is_empty()),
             ("--timestamps", self.timestamps),
+            ("--max-samples", self.max_samples.is_some()),
             ("--off-cpu", self.off_cpu),
             ("--min-block", self.min_block.is_some()),
             ("--snapshots", self.snapshots.is_some()),
@@ -265,6 +271,9 @@ impl TargetArgs {
         if self.tree && self.pid.is_empty() {
             return Err(usage("--tree needs -p PID; other targets include what they start"));
         }
+        if self.max_samples.is_some() && !self.timestamps {
+            return Err(usage("--max-samples needs --timestamps"));
+        }
         let target = self.target()?;
         let rate = self.rate();
         let (mut events, refused) = self.events()?;
@@ -291,7 +300,7 @@ impl TargetArgs {
             events,
             refused,
             precise: self.precise,
-            times: self.timestamps.then_some(self.max_samples),
+            times: self.timestamps.then(|| self.max_samples.unwrap_or(MAX_TIMES)),
             inherit: !self.no_inherit && !matches!(target, Target::Threads(_)),
             ..Options::new(target, rate, self.stack_method(rate))
         };
@@ -410,7 +419,15 @@ impl TargetArgs {
 
 /// The values of `-T`, with their help.
 fn profile_type_names() -> PossibleValuesParser {
-    types::ALL.iter().map(|one| PossibleValue::new(one.name).help(one.help)).into()
+    profile_types_without(&[])
+}
+
+/// The same; those with `hidden` names are accepted, but not in the help.
+pub fn profile_types_without(hidden: &[&str]) -> PossibleValuesParser {
+    let value = |name: &'static str, help: &'static str| {
+        PossibleValue::new(name).help(help).hide(hidden.contains(&name))
+    };
+    types::ALL.iter().map(|one| value(one.name, one.help)).collect::<Vec<_>>().into()
 }
 
 fn no_cpu_list(list: &str) -> anyhow::Error {

@@ -3,7 +3,7 @@
 use crate::report::{over, units};
 use profile::Profile;
 use sys::printed::Stderr;
-use view::{TimeRange, select_time};
+use view::{TimePoint, TimeRange, length_micros, select_time};
 
 /// The part of a recording that a view shows.
 #[derive(Debug, Default, clap::Args)]
@@ -23,32 +23,33 @@ impl TimeArgs {
         self.time.is_some()
     }
 
+    /// The range as text.
+    pub fn text(&self) -> Option<String> {
+        self.time.map(|range| range.to_string())
+    }
+
     /// The selected part of a profile, and its beginning in microseconds since that of the whole.
     ///
     /// # Errors
     ///
     /// A part is selected, and the profile has no times of samples.
     pub fn select(&self, profile: Profile) -> anyhow::Result<(Profile, u64)> {
-        let (profile, from, note) = self.selected(profile)?;
-        if let Some(note) = note {
-            Stderr::line(&format!("prof: {note}"));
-        }
-        Ok((profile, from))
-    }
-
-    /// The same, and returns the note on samples without a time.
-    pub fn selected(&self, profile: Profile) -> anyhow::Result<(Profile, u64, Option<String>)> {
-        let Some(range) = self.time else { return Ok((profile, 0, None)) };
+        let Some(range) = self.time else { return Ok((profile, 0)) };
         check("--time", &profile)?;
+        let length = TimePoint::Micros(length_micros(&profile));
         let part = select_time(profile, range);
+        if part.profile.samples.is_empty() {
+            Stderr::line(&format!(
+                "prof: --time {range}: no sample in this range; the recording has 0s..{length}"
+            ));
+        }
         let shown = part.profile.default_type_index();
-        let mut note = None;
         if let Some(&value) = part.without_time.get(shown).filter(|value| **value != 0) {
             let unit = part.profile.sample_types[shown].unit;
             let value = units::format(value, part.profile.str(unit));
-            note = Some(format!("left out {value} of samples without a time"));
+            Stderr::line(&format!("prof: left out {value} of samples without a time"));
         }
-        Ok((part.profile, part.from, note))
+        Ok((part.profile, part.from))
     }
 }
 

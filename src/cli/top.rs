@@ -5,6 +5,7 @@ mod cost;
 mod interactive;
 mod keeper;
 mod names;
+mod other_data;
 mod recorder;
 
 use std::process::ExitCode;
@@ -14,8 +15,8 @@ use super::filter::FilterArgs;
 use super::sort::{Grouping, SortKey, sort_key};
 use super::summary::Verbosity;
 use super::symbol_args::SymbolArgs;
-use super::target::{TargetArgs, parse_duration};
-use super::{examples, usage};
+use super::target::{self, TargetArgs, parse_duration};
+use super::{examples, heap, usage};
 use crate::report::terminal::Start;
 use profile::LiveWindow;
 use recorder::Recorder;
@@ -102,16 +103,43 @@ impl WindowArg {
 /// Profile types without samples while the recording goes on.
 const AT_THE_END: [&str; 3] = ["heap", "alloc", "threads"];
 
+/// An argument of `prof top`, changed where it differs from that of `prof record` or `prof report`.
+/// What `prof top` refuses is hidden.
+pub fn argument(argument: clap::Arg) -> clap::Arg {
+    match argument.get_id().as_str() {
+        "timestamps" | "max_samples" | "time" | "snapshots" => argument.hide(true),
+        _ if argument.get_help_heading() == Some(heap::HEADING) => argument.hide(true),
+        "types" => argument.value_parser(target::profile_types_without(&AT_THE_END)),
+        "all_cpus" => argument.help("Record the whole machine, as without any target"),
+        "duration" => argument
+            .help("Record for this long [default: until you quit or the target ends]")
+            .long_help(
+                "Record for this long [default: until you quit or the target ends]\n\n\
+                 The interactive views stay afterwards. TIME has a unit: 500ms, 10s, 5m, 1h. A \
+                 number alone is seconds.",
+            ),
+        // --demangle none, which top has for names of files as well, replaces --no-demangle.
+        "no_demangle" => argument.hide(true),
+        // --no-inlines is that of recordings.
+        "fold_inlined" => argument.long("noinlines").hide(true),
+        _ => argument,
+    }
+}
+
 impl Args {
     /// Fails if arguments contradict each other.
     fn check(&self) -> anyhow::Result<()> {
-        if let Some(name) = self.target.types.iter().find(|name| AT_THE_END.contains(&&***name)) {
-            let instead = if name == "threads" { "prof threads" } else { "prof record -T heap" };
+        let TargetArgs { timestamps, max_samples, snapshots, heap, types, .. } = &self.target;
+        refuse_types_of_the_end(types)?;
+        if let Some(option) = heap.given() {
             return Err(usage(format!(
-                "-T {name}: its values are known at the end of a recording only; use {instead}"
+                "{option}: prof top shows no allocations; use prof record -T heap"
             )));
         }
-        if self.target.timestamps || self.filter.samples.time.is_given() {
+        if snapshots.is_some() {
+            return Err(usage("--snapshots: prof top takes none; use prof threads"));
+        }
+        if *timestamps || max_samples.is_some() || self.filter.samples.time.is_given() {
             return Err(usage("prof top keeps no times of samples: use prof record --timestamps"));
         }
         if self.interval < Duration::from_millis(100) {
@@ -131,6 +159,17 @@ impl Args {
         let granularity = grouping.resolved(self.filter.granularity());
         Grouping { granularity, ..grouping }
     }
+}
+
+/// Fails if a profile type has no samples while the recording goes on.
+fn refuse_types_of_the_end(types: &[String]) -> anyhow::Result<()> {
+    let Some(name) = types.iter().find(|name| AT_THE_END.contains(&&***name)) else {
+        return Ok(());
+    };
+    let instead = if name == "threads" { "prof threads" } else { "prof record -T heap" };
+    Err(usage(format!(
+        "-T {name}: its values are known at the end of a recording only; use {instead}"
+    )))
 }
 
 /// The target, for the line at the top.
@@ -160,10 +199,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let names = args.symbols.options()?;
     let target = std::mem::take(&mut args.target);
     let title = title(&target);
+    let given = shown.is_some().then(|| target.clone());
     let recorder = Recorder::start(target, args.interval, shown.is_some(), args.verbosity)?;
-    match shown {
-        Some(shown) => interactive::run(
+    match shown.zip(given) {
+        Some((shown, target)) => interactive::run(
             &args,
+            target,
             recorder,
             names,
             Start { file: title, shown, ..Start::default() },

@@ -76,7 +76,7 @@ pub fn color(
     max: i64,
 ) -> Rgb {
     let name = frame.display(profile);
-    if matches!(frame.name, Name::Label(..) | Name::NoStack) {
+    if matches!(frame.name, Name::Label(..) | Name::NoStack | Name::BeyondLimit) {
         return hsl(215.0, 0.18, 0.80 + 0.05 * unit(hash(&name)));
     }
     match scheme {
@@ -161,7 +161,7 @@ impl ColorGroup {
 /// The group of a frame, in schemes with named groups.
 pub fn group(scheme: Scheme, profile: &Profile, frame: &Frame) -> Option<ColorGroup> {
     match (scheme, frame.name) {
-        (_, Name::Label(..) | Name::NoStack) => None,
+        (_, Name::Label(..) | Name::NoStack | Name::BeyondLimit) => None,
         (Scheme::Language, _) => Some(by_language(language(profile, frame))),
         (Scheme::Kernel, _) => Some(by_side(frame)),
         (Scheme::Package | Scheme::SelfValue | Scheme::Total | Scheme::State, _) => None,
@@ -238,7 +238,9 @@ fn hsl(hue: f64, saturation: f64, lightness: f64) -> Rgb {
 pub fn language(profile: &Profile, frame: &Frame) -> Language {
     match frame.name {
         _ if frame.kernel => Language::Kernel,
-        Name::Address(_) | Name::Any | Name::Unknown | Name::NoStack => Language::Unknown,
+        Name::Address(_) | Name::Any | Name::Unknown | Name::NoStack | Name::BeyondLimit => {
+            Language::Unknown
+        }
         Name::Label(..) => Language::Label,
         Name::Function(name) => {
             let file = profile.str(frame.file);

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::summary::Bounded;
 use super::text::{Align, GAP, TextColumn, clean, lines_of};
 use profile::{Profile, Truncation, comment};
 use view::{Coverage, Covered, View, percent};
@@ -19,7 +20,8 @@ pub fn write_text(
     coverage: &Coverage,
     remedies: Remedies<'_>,
 ) -> io::Result<()> {
-    let binaries = &coverage.binaries;
+    let shown = shown(view, coverage);
+    let binaries = shown.items;
     let column = |title: &str, cell: &dyn Fn(&Covered) -> String| {
         TextColumn::at_least(SHARE, title, binaries.iter().map(cell))
     };
@@ -65,16 +67,25 @@ pub fn write_text(
             note(out, &remedy)?;
         }
     }
-    Ok(())
+    shown.note("binaries").into_iter().try_for_each(|text| note(out, &text))
+}
+
+/// The binaries that are shown.
+pub(super) fn shown<'c>(view: &View, coverage: &'c Coverage) -> Bounded<'c, Covered> {
+    let length = |id| view.profile.str(id).len();
+    let texts = |b: &Covered| b.truncated.iter().map(|(why, _)| why.len()).sum::<usize>();
+    Bounded::new(&coverage.binaries, |b| length(b.file) + length(b.build_id) + texts(b))
 }
 
 /// Writes the notes of the recording: missing permissions, servers without response.
 pub fn write_notes(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
     let notes: Vec<&str> = comment::values(profile, comment::NOTE).collect();
+    let shown = Bounded::new(&notes, |note| note.len());
     if !notes.is_empty() {
         writeln!(out)?;
     }
-    notes.iter().try_for_each(|note| writeln!(out, "Note: {}", clean(note)))
+    shown.items.iter().try_for_each(|note| writeln!(out, "Note: {}", clean(note)))?;
+    shown.note("notes").into_iter().try_for_each(|text| writeln!(out, "{text}"))
 }
 
 /// Writes the summary after a recording: a line for each binary and its gaps.

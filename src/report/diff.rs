@@ -9,7 +9,7 @@ use super::json::VERSION;
 use super::text::{Align, TextColumn, clean, lines_of};
 use super::units;
 use sys::printed::Emphasis;
-use view::{Change, Diff, DiffFrame, DiffName, DiffRow, Granularity, Scale, Side};
+use view::{Change, Diff, DiffFrame, DiffName, DiffRow, Granularity, Renamed, Scale, Side};
 
 /// Contents of the output.
 #[derive(Clone, Debug)]
@@ -84,6 +84,7 @@ fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
     {
         out.push(format!("{name}: {}: {}", clean(&listed(files)), of_side(diff, side)));
     }
+    out.extend(diff.renamed.as_ref().map(|renamed| clean(&of_renamed(renamed))));
     let total = diff.total();
     let per_second = |side: &Side| side.duration_nanos as f64 / 1e9 / side.recordings.max(1) as f64;
     let lengths = [per_second(&diff.before), per_second(&diff.after)];
@@ -109,6 +110,11 @@ fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
     out
 }
 
+/// The sentence about main binaries that are compared as one.
+pub fn of_renamed(renamed: &Renamed) -> String {
+    format!("Binaries {} and {} are compared as one", renamed.before, renamed.after)
+}
+
 fn listed(files: &[String]) -> String {
     match files {
         [] => "-".to_owned(),
@@ -123,7 +129,7 @@ fn of_side(diff: &Diff, side: &Side) -> String {
         out += &format!(" in {}", units::format(side.duration_nanos, "nanoseconds"));
     }
     if side.effective.is_finite() {
-        out += &format!(", {} samples", units::thousands(side.effective.round() as i64));
+        out += &format!(", {} samples", units::thousands(side.samples.round() as i64));
     }
     out
 }
@@ -150,12 +156,13 @@ fn verdict(diff: &Diff) -> String {
 }
 
 /// A value in the unit of comparison.
-fn value(diff: &Diff, value: f64) -> String {
+pub fn value(diff: &Diff, value: f64) -> String {
     let text = units::format(value.round() as i64, &diff.unit);
     if diff.scale == Scale::PerSecond { text + "/s" } else { text }
 }
 
-fn ratio(change: &Change) -> String {
+/// The ratio of the values after and before.
+pub fn ratio(change: &Change) -> String {
     match change.ratio() {
         _ if change.before == change.after => "=".to_owned(),
         _ if change.before == 0.0 => "new".to_owned(),
@@ -165,7 +172,8 @@ fn ratio(change: &Change) -> String {
     }
 }
 
-fn p(change: &Change) -> String {
+/// The probability that sampling alone makes such a change.
+pub fn p_value(change: &Change) -> String {
     match change.adjusted_p {
         None => "-".to_owned(),
         Some(p) if p < 0.0001 => "<0.0001".to_owned(),
@@ -173,7 +181,8 @@ fn p(change: &Change) -> String {
     }
 }
 
-fn difference(diff: &Diff, change: &Change) -> String {
+/// A change with its sign.
+pub fn difference(diff: &Diff, change: &Change) -> String {
     let text = value(diff, change.difference());
     if change.difference() > 0.0 { format!("+{text}") } else { text }
 }
@@ -189,7 +198,7 @@ fn columns(diff: &Diff, layout: &DiffLayout, shown: &[DiffRow]) -> Vec<TextColum
         column("after", &|change| value(diff, change.after));
         column("change", &|change| difference(diff, change));
         column("ratio", &ratio);
-        column("p", &p);
+        column("p", &p_value);
     };
     of_value("self: ", |row| &row.itself);
     if layout.children {
@@ -263,6 +272,7 @@ pub fn write_json(out: &mut dyn Write, diff: &Diff, layout: &DiffLayout) -> io::
         "scale": scale_name(diff.scale),
         "before": side_object(&diff.before, &layout.files[0]),
         "after": side_object(&diff.after, &layout.files[1]),
+        "renamed": renamed_object(diff),
         "common_ratio": diff.common,
         "dispersion": diff.dispersion,
         "replicated": diff.replicated,
@@ -299,8 +309,15 @@ pub(super) fn side_object(side: &Side, files: &[String]) -> Value {
         "total": side.total,
         "factor": side.factor,
         "duration_nanos": duration,
+        "samples": side.samples.round() as i64,
         "effective_samples": side.effective,
     })
+}
+
+/// The main binaries that are compared as one in JSON.
+pub(super) fn renamed_object(diff: &Diff) -> Value {
+    let renamed = diff.renamed.as_ref();
+    renamed.map(|names| json!({"before": names.before, "after": names.after})).into()
 }
 
 fn row_object(diff: &Diff, layout: &DiffLayout, row: &DiffRow) -> Map<String, Value> {
@@ -326,6 +343,7 @@ pub(super) fn frame_members(frame: &DiffFrame, granularity: Granularity) -> Map<
             DiffName::Unnamed => "unnamed",
             DiffName::Label => "label",
             DiffName::NoStack => "no stack",
+            DiffName::BeyondLimit => "beyond limit",
             DiffName::Any => "any",
         };
         out.insert("function".into(), or_null(&frame.name));

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 use super::colors::Rgb;
-use super::diff::{DiffLayout, frame_members, frame_name, scale_name, side_object};
+use super::diff::{DiffLayout, frame_members, frame_name, renamed_object, scale_name, side_object};
 use super::flame::FlameOptions;
 use super::flame::picture::{self, BoxText, PictureBox};
 use super::json::{VERSION, write_list};
@@ -106,6 +106,7 @@ pub fn write_json(
         ("scale", scale_name(diff.scale).into()),
         ("before", side_object(&diff.before, &layout.files[0])),
         ("after", side_object(&diff.after, &layout.files[1])),
+        ("renamed", renamed_object(diff)),
         ("direction", super::json::direction_name(direction).into()),
         ("value_before", found.before.into()),
         ("value_after", found.after.into()),

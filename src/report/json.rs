@@ -2,20 +2,23 @@
 //!
 //! `docs/json.md` describes it.
 
+mod header;
 mod shapes;
 
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
+pub use header::write_header;
 pub use shapes::{write_boxes, write_graph, write_peek, write_sandwich, write_sandwich_boxes};
 
-use super::columns;
-use super::coverage::Remedies;
+use super::coverage::{self, Remedies};
 use super::text::TableOptions;
+use super::{columns, summary};
 use profile::{LabelValue, Profile, ThreadState, ValueType};
 use view::{
-    ByState, Coverage, Direction, Frame, Granularity, Name, Quality, Share, States, Top, Tree, View,
+    ByState, Coverage, Direction, Frame, Granularity, ListedThread, Name, Quality, Share, States,
+    Top, Tree, View,
 };
 
 /// Version of the schema.
@@ -82,7 +85,8 @@ pub fn write_coverage(
         "" => Value::Null,
         text => text.into(),
     };
-    let rows = coverage.binaries.iter().map(|b| {
+    let shown = coverage::shown(view, coverage);
+    let rows = shown.items.iter().map(|b| {
         let ends = b.truncated.iter().map(|(why, value)| json!({"reason": why, "value": value}));
         let mut row = Map::new();
         row.insert("binary".into(), text(b.file));
@@ -100,7 +104,9 @@ pub fn write_coverage(
         row.insert("remedies".into(), remedies(b).into());
         row
     });
-    write_list(out, head(view), "rows", rows)
+    let mut head = head(view);
+    head.insert("rows_left_out".into(), shown.left_out.into());
+    write_list(out, head, "rows", rows)
 }
 
 /// Writes a call tree.
@@ -110,7 +116,9 @@ pub fn write_tree(
     tree: &Tree,
     granularity: Granularity,
 ) -> io::Result<()> {
-    write_list(out, head(view), "nodes", nodes(view, tree, granularity))
+    let mut head = head(view);
+    head.insert("branches_left_out".into(), tree.beyond_limit.into());
+    write_list(out, head, "nodes", nodes(view, tree, granularity))
 }
 
 fn nodes(
@@ -143,13 +151,13 @@ pub(super) fn write_list(
 }
 
 /// Writes all members of `head`, and no end.
-fn write_head(out: &mut dyn Write, head: Map<String, Value>) -> io::Result<()> {
+pub(super) fn write_head(out: &mut dyn Write, head: Map<String, Value>) -> io::Result<()> {
     let head = Value::Object(head).to_string();
     out.write_all(&head.as_bytes()[..head.len() - 1])
 }
 
 /// Writes a further member, a list.
-fn write_member(
+pub(super) fn write_member(
     out: &mut dyn Write,
     name: &str,
     objects: impl Iterator<Item = Map<String, Value>>,
@@ -165,6 +173,7 @@ fn write_member(
 pub(super) fn head(view: &View) -> Map<String, Value> {
     let p = view.profile;
     let kind = |t: &ValueType| json!({ "kind": p.str(t.kind), "unit": p.str(t.unit) });
+    let comments = summary::comments(p);
     let main = p.mappings.first().map_or("", |m| p.str(m.file));
     let Value::Object(head) = json!({
         "version": VERSION,
@@ -174,11 +183,13 @@ pub(super) fn head(view: &View) -> Map<String, Value> {
         "kept": view.kept_total,
         "states": states(view),
         "main": or_null(main),
-        "time_nanos": p.time_nanos,
-        "duration_nanos": p.duration_nanos,
-        "period": p.period,
-        "period_type": kind(&p.period_type),
-        "comments": p.comments.iter().map(|&c| p.str(c)).collect::<Vec<_>>(),
+        "time_nanos": known(p.time_nanos),
+        "duration_nanos": known(p.duration_nanos),
+        "period": known(p.period),
+        "period_type": Some(&p.period_type).filter(|&t| *t != ValueType::default()).map(kind),
+        "comments": comments.items.iter().map(|&c| p.str(c)).collect::<Vec<_>>(),
+        "comments_left_out": comments.left_out,
+        "frames_left_out": view.frames.expansion.left_out,
     }) else {
         unreachable!("json! of braces is an object");
     };
@@ -210,6 +221,23 @@ pub(super) fn or_null(text: &str) -> Value {
     if text.is_empty() { Value::Null } else { text.into() }
 }
 
+/// A number, or null for 0, by which profiles state that it is unknown.
+pub(super) fn known(number: i64) -> Value {
+    if number == 0 { Value::Null } else { number.into() }
+}
+
+/// The members by which threads are distinguished.
+pub(super) fn thread(thread: &ListedThread) -> Map<String, Value> {
+    let ListedThread { process, pid, name, tid } = thread;
+    let members = [
+        ("process", or_null(process)),
+        ("pid", known(*pid)),
+        ("thread", or_null(name)),
+        ("tid", known(*tid)),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 pub(super) fn label(p: &Profile, value: LabelValue) -> Value {
     match value {
         LabelValue::Str(s) => p.str(s).into(),
@@ -237,11 +265,12 @@ pub(super) fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map
     if granularity.address {
         out.insert("address".into(), format!("{:#x}", frame.address).into());
     }
-    if granularity.binary {
+    // Code without a function or file is distinguished by its binary in any case.
+    if granularity.binary || frame.needs_binary() {
         out.insert("binary".into(), or_null(p.str(frame.binary)));
     }
     if granularity.line {
-        out.insert("line".into(), if frame.line == 0 { Value::Null } else { frame.line.into() });
+        out.insert("line".into(), known(frame.line));
     }
     out
 }
@@ -249,7 +278,7 @@ pub(super) fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map
 #[cfg(test)]
 mod tests {
     use super::*;
-    use view::testing::{answers, odd_names, processes};
+    use view::testing::{answers, frames_profile, odd_names, processes};
     use view::{Columns, Cut, TopOptions};
 
     #[test]
@@ -274,6 +303,56 @@ mod tests {
         assert_eq!(v["rows"][0]["binary"], "/usr/bin/app");
         assert_eq!(v["rows"].as_array().unwrap().len(), 4);
         assert_eq!(v["row_count"], 4);
+    }
+
+    #[test]
+    fn what_a_profile_does_not_have_is_null() {
+        let mut p = answers();
+        let names = ["time_nanos", "duration_nanos", "period", "period_type"];
+        let members = |p: &Profile| {
+            let view = View::new(p, 0, Granularity::FUNCTION);
+            names.map(|name| head(&view)[name].clone())
+        };
+        (p.time_nanos, p.duration_nanos, p.period) = (0, 0, 0);
+        p.period_type = ValueType::default();
+        assert_eq!(members(&p), [const { Value::Null }; 4]);
+        (p.time_nanos, p.duration_nanos, p.period) = (1, 2, 3);
+        p.period_type = p.sample_types[1];
+        let cpu = json!({ "kind": "cpu", "unit": "nanoseconds" });
+        assert_eq!(members(&p), [json!(1), json!(2), json!(3), cpu]);
+        let unknown = ListedThread { process: "".into(), pid: 0, name: "".into(), tid: 0 };
+        assert!(thread(&unknown).values().all(Value::is_null));
+    }
+
+    #[test]
+    fn code_without_a_file_has_its_binary() {
+        let p = frames_profile();
+        let rows = |granularity| {
+            let view = View::new(&p, 0, granularity);
+            let top = Top::new(&view, &TopOptions::default());
+            let options = TableOptions {
+                granularity,
+                children: true,
+                labels: Vec::new(),
+                columns: Columns::default(),
+            };
+            let mut out = Vec::new();
+            write_table(&mut out, &view, &top, &options).unwrap();
+            let v: Value = serde_json::from_slice(&out).unwrap();
+            v["rows"].as_array().unwrap().clone()
+        };
+        let files = rows(Granularity::FILES);
+        let row = |file: Value, binary: Value| {
+            let is_it = |row: &&Value| row["file"] == file && row["binary"] == binary;
+            files.iter().filter(is_it).count()
+        };
+        assert_eq!(row(Value::Null, "/usr/bin/app".into()), 1, "{files:?}");
+        assert_eq!(row(Value::Null, "/usr/lib/libx.so".into()), 1, "{files:?}");
+        let named = files.iter().find(|row| row["file"] == "src/inner.c").unwrap();
+        assert_eq!(named.get("binary"), None, "{named}");
+        let functions = rows(Granularity::FUNCTIONS);
+        let unknown = functions.iter().find(|row| row["function"] == "[libx.so]").unwrap();
+        assert_eq!(unknown["binary"], "/usr/lib/libx.so");
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod graphviz;
 pub mod json;
 pub mod legend;
 pub mod locks;
+pub mod order;
 pub mod over;
 pub mod peek;
 pub mod quality;

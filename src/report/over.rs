@@ -38,15 +38,7 @@ pub fn parse_interval(text: &str) -> Option<u64> {
 
 /// A moment in microseconds as `1.5s`.
 fn moment(micros: u64) -> String {
-    match micros {
-        _ if micros.is_multiple_of(1_000_000) => format!("{}s", micros / 1_000_000),
-        _ if micros.is_multiple_of(1000) && micros < 1_000_000 => format!("{}ms", micros / 1000),
-        _ if micros < 1000 => format!("{micros}us"),
-        _ => {
-            let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
-            format!("{}s", text.trim_end_matches('0'))
-        }
-    }
+    TimePoint::Micros(micros).to_string()
 }
 
 /// A line of the table: the sum of a sample type, or a row of it.

@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use serde_json::Map;
-
-use super::json::{by_state, head, or_null, write_list};
+use super::json::{by_state, head, thread, write_list};
+use super::order::{Column, Order};
 use super::text::{Align, TextColumn, clean, write_columns};
 use super::units;
 use profile::ThreadState;
@@ -33,6 +32,19 @@ pub fn titles(has_states: bool) -> Vec<&'static str> {
 /// The share of a value in the whole.
 pub fn share(percent: f64, value: i64) -> String {
     if value == 0 { ".".to_owned() } else { format!("{percent:.2}%") }
+}
+
+/// Sorts threads; they are in the order of their totals.
+pub fn sort(threads: &mut ThreadStates, order: Order) {
+    let size = |value: i64| std::cmp::Reverse(value.unsigned_abs());
+    match order.column {
+        Column::State(state) => threads.rows.sort_by_key(|row| size(row.by_state[state])),
+        Column::Name => threads.sort_by_name(),
+        _ => {}
+    }
+    if order.reversed {
+        threads.rows.reverse();
+    }
 }
 
 /// Writes threads; `all` is their number before rows were left out.
@@ -87,12 +99,7 @@ pub fn write_json(
     head.insert("row_count".into(), all.into());
     head.insert("has_states".into(), threads.has_states.into());
     let rows = threads.rows.iter().map(|row| {
-        let ListedThread { process, pid, name, tid } = &row.thread;
-        let mut object = Map::new();
-        object.insert("process".into(), or_null(process));
-        object.insert("pid".into(), Some(*pid).filter(|&pid| pid != 0).into());
-        object.insert("thread".into(), or_null(name));
-        object.insert("tid".into(), Some(*tid).filter(|&tid| tid != 0).into());
+        let mut object = thread(&row.thread);
         object.insert("total".into(), row.total.into());
         object.insert("states".into(), by_state(row.by_state).into());
         object

@@ -1,7 +1,7 @@
 //! Summary of a profile: type, time, size, and warnings.
 
 use super::units;
-use profile::{Diagnostics, Profile, ThreadState, comment};
+use profile::{Diagnostics, Mapping, Profile, StrId, ThreadState, comment};
 use view::{States, View, base_name, percent};
 
 /// Lines above every text view: type, time and total of `view`, after a warning if needed.
@@ -9,6 +9,7 @@ pub fn lines(view: &View) -> Vec<String> {
     let profile = view.profile;
     let mut out = Vec::new();
     out.extend(warning(profile));
+    out.extend(left_out(view));
     if let Some(target) = comment::values(profile, comment::TARGET).next() {
         out.push(format!("Target: {target}"));
     } else if let Some(main) = main_binary(profile) {
@@ -32,6 +33,17 @@ pub fn lines(view: &View) -> Vec<String> {
     out
 }
 
+/// Note about frames beyond the limits of a view.
+fn left_out(view: &View) -> Option<String> {
+    let expansion = view.frames.expansion;
+    let most = expansion.frames_per_location?;
+    let frames = i64::try_from(expansion.left_out).unwrap_or(i64::MAX);
+    Some(format!(
+        "Note: {} inlined frames are beyond prof's memory limit: of each address, {most} are shown",
+        units::thousands(frames)
+    ))
+}
+
 /// Shares of the value by state, if there are several.
 fn states_line(view: &View) -> Option<String> {
     let values = States::of(view)?.values(view);
@@ -51,17 +63,18 @@ pub fn main_binary(profile: &Profile) -> Option<&str> {
 
 fn type_line(view: &View) -> String {
     let profile = view.profile;
-    let name = |i: usize| {
-        let t = profile.sample_types[i];
-        format!("{} [{}]", profile.str(t.kind), profile.str(t.unit))
-    };
-    if profile.sample_types.is_empty() {
+    let Some(shown) = profile.sample_types.get(view.type_index) else {
         return "Type: none".to_string();
+    };
+    let mut line = format!("Type: {} [{}]", profile.str(shown.kind), profile.str(shown.unit));
+    let names = profile.type_names();
+    let name = &names[view.type_index];
+    if name != profile.str(shown.kind) {
+        line.push_str(&format!(" (--type {name})"));
     }
-    let mut line = format!("Type: {}", name(view.type_index));
     let others: Vec<_> = (0..profile.sample_types.len())
         .filter(|&i| i != view.type_index)
-        .map(|i| profile.str(profile.sample_types[i].kind))
+        .map(|i| names[i].as_str())
         .collect();
     if !others.is_empty() {
         line.push_str(&format!("; --type also: {}", others.join(", ")));
@@ -193,6 +206,10 @@ pub fn subtitle(view: &View) -> String {
     if truncated > 0 && stacks > 0 {
         parts.push(format!("{:.1}% of the stacks truncated", share(truncated, stacks)));
     }
+    if view.frames.expansion.left_out > 0 {
+        let frames = i64::try_from(view.frames.expansion.left_out).unwrap_or(i64::MAX);
+        parts.push(format!("{} inlined frames beyond the limit", units::thousands(frames)));
+    }
     if view.kept_total != view.total {
         let percent = view.percent(view.kept_total);
         let all = units::format(view.total, view.unit());
@@ -221,8 +238,11 @@ pub fn header(profile: &Profile) -> Vec<String> {
     if profile.doc_url != profile::StrId::EMPTY {
         out.push(format!("documentation: {}", profile.str(profile.doc_url)));
     }
-    out.extend(profile.comments.iter().map(|&c| format!("comment: {}", profile.str(c))));
-    for m in &profile.mappings {
+    let comments = comments(profile);
+    out.extend(comments.items.iter().map(|&c| format!("comment: {}", profile.str(c))));
+    out.extend(comments.note("comments"));
+    let mappings = mappings(profile);
+    for m in mappings.items {
         let build_id = match profile.str(m.build_id) {
             "" => "no build ID",
             id => id,
@@ -236,7 +256,52 @@ pub fn header(profile: &Profile) -> Vec<String> {
             m.start, m.limit, m.file_offset
         ));
     }
+    out.extend(mappings.note("mappings"));
     out
+}
+
+/// Bytes of the texts of a list that is always shown whole otherwise.
+const MOST_TEXT: usize = 4 << 20;
+
+/// The items of a list that are shown: many items may share one long text.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounded<'a, T> {
+    /// The first ones.
+    pub items: &'a [T],
+    /// Number of the others.
+    pub left_out: usize,
+}
+
+impl<'a, T> Bounded<'a, T> {
+    /// The first items with at most 4 MiB of text together.
+    pub fn new(items: &'a [T], bytes: impl Fn(&T) -> usize) -> Bounded<'a, T> {
+        let mut left = MOST_TEXT;
+        let fits = |item: &T| {
+            let rest = left.checked_sub(bytes(item));
+            left = rest.unwrap_or(0);
+            rest.is_some()
+        };
+        let shown = items.iter().map(fits).take_while(|&fits| fits).count();
+        Bounded { items: &items[..shown], left_out: items.len() - shown }
+    }
+
+    /// The line about the others, `what`.
+    pub fn note(&self, what: &str) -> Option<String> {
+        let count = units::thousands(self.left_out as i64);
+        (self.left_out > 0)
+            .then(|| format!("{count} further {what} left out, beyond 4 MiB of text"))
+    }
+}
+
+/// The comments of a profile that are shown.
+pub fn comments(profile: &Profile) -> Bounded<'_, StrId> {
+    Bounded::new(&profile.comments, |&comment| profile.str(comment).len())
+}
+
+/// The mappings of a profile that are shown.
+pub fn mappings(profile: &Profile) -> Bounded<'_, Mapping> {
+    let bytes = |m: &Mapping| profile.str(m.file).len() + profile.str(m.build_id).len();
+    Bounded::new(&profile.mappings, bytes)
 }
 
 /// `python3: cpu, 12.34 s`: the process or the main binary, the sample type, the total.
@@ -344,6 +409,55 @@ mod tests {
         let warning = warning(&p).unwrap();
         assert!(warning.starts_with("Warning: 30 samples were lost (the others cover 60.0%"));
         assert_eq!(super::warning(&with_comments(&["covered: 60 of 100"])), None);
+    }
+
+    #[test]
+    fn frames_beyond_the_limit_are_counted() {
+        let p = answers();
+        let mut view = View::new(&p, 1, Granularity::FUNCTION);
+        assert!(!lines(&view)[0].starts_with("Note"));
+        view.frames.expansion.frames_per_location = Some(9);
+        view.frames.expansion.left_out = 12_345;
+        assert_eq!(
+            lines(&view)[0],
+            "Note: 12,345 inlined frames are beyond prof's memory limit: of each address, 9 are \
+             shown"
+        );
+        assert!(subtitle(&view).contains("12,345 inlined frames beyond the limit"));
+    }
+
+    #[test]
+    fn comments_and_mappings_that_share_a_long_text_are_counted() {
+        let long = "C".repeat(1 << 20);
+        let mut p = with_comments(&[long.as_str(); 100_000]);
+        let mapping = Mapping { file: p.comments[0], ..Mapping::default() };
+        p.mappings = vec![mapping; 50_000];
+        let lines = header(&p);
+        let bytes: usize = lines.iter().map(String::len).sum();
+        assert!(bytes < 9 << 20, "{bytes}");
+        let left = |count: &str, what: &str| {
+            let text = format!("{count} further {what} left out, beyond 4 MiB of text");
+            lines.contains(&text)
+        };
+        assert!(left("99,996", "comments") && left("49,996", "mappings"), "{:?}", lines.last());
+        assert_eq!(comments(&with_comments(&["a", "b"])).left_out, 0);
+        let mut json = Vec::new();
+        let view = View::new(&p, 0, Granularity::FUNCTION);
+        crate::report::json::write_header(&mut json, &view).unwrap();
+        // And the main binary, of 1 MiB.
+        assert!(json.len() < 10 << 20, "{}", json.len());
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(json["comments_left_out"], 99_996);
+        assert_eq!(json["mappings_left_out"], 49_996);
+    }
+
+    #[test]
+    fn types_of_one_name_are_offered_by_number() {
+        let p = profile::Builder::new(&[("cpu", "ns"), ("cpu", "ns"), ("cpu", "count")]);
+        let p = p.finish(None);
+        let line = |index| type_line(&View::new(&p, index, Granularity::FUNCTION));
+        assert_eq!(line(1), "Type: cpu [ns] (--type 1); --type also: 0, cpu/count");
+        assert_eq!(line(2), "Type: cpu [count] (--type cpu/count); --type also: 0, 1");
     }
 
     #[test]

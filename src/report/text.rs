@@ -9,6 +9,12 @@ use super::{columns, summary, units};
 use profile::LabelValue;
 use view::{Columns, Cut, Direction, Frame, Granularity, Row, Top, Tree, View, label_text};
 
+/// The reason why a text is no regular expression: the last line of the message.
+pub fn regex_reason(error: &regex::Error) -> String {
+    let message = error.to_string();
+    message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
 /// Largest width to which a text column other than the last is padded.
 const MAX_PAD: usize = 40;
 
@@ -295,6 +301,10 @@ pub(super) fn write_nodes(
         let on_it = shown(node);
         hidden += children.of(node).len() - on_it.len();
         push_children(&mut pending, &on_it, &below, false);
+    }
+    if tree.beyond_limit > 0 {
+        let branches = units::thousands(tree.beyond_limit as i64);
+        writeln!(out, "… branches beyond prof's memory limit: {branches}")?;
     }
     if hidden > 0 {
         let what = if hidden == 1 { "branch" } else { "branches" };

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::json;
 use super::text::clean;
@@ -35,10 +35,7 @@ pub fn write_json(
     let listed = if each { Threads::each(view) } else { Threads::by_stack(view) };
     let mut head = json::head(view);
     head.insert("thread_count".into(), listed.count().into());
-    let thread = |thread: &ListedThread| {
-        let ListedThread { process, pid, name, tid } = thread;
-        json!({"process": process, "pid": pid, "thread": name, "tid": tid})
-    };
+    let thread = |thread: &ListedThread| Value::from(json::thread(thread));
     let groups = listed.groups.iter().map(|group| {
         let frames = group.frames.iter().map(|&id| view.frames.get(id));
         let frames = frames.map(|frame| Value::from(json::frame(view, frame, granularity)));

@@ -152,6 +152,9 @@ fn run(
     }
     let mut watch = Watch::new(&options.target, &session.pids, started.child.as_ref());
     let main = main_process(&options);
+    if let Some(live) = live {
+        live.started(started.child.as_ref().map(|child| child.id() as i32));
+    }
     let mut feed = live.as_mut().map(|live| PartFeed::new(&mut **live));
     let mut sources = window::Running { session, aggregator, precedence };
     let mut observed = window::Observed { tick, feed: feed.as_mut(), main };

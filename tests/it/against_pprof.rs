@@ -15,6 +15,7 @@ use profile::{
     Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Line, LocationId,
     Mapping, StrId,
 };
+use view::testing::functions;
 
 /// Address, and the functions there: number in the name, and line; the innermost first.
 const LOCATIONS: [(u64, &[(u32, i64)]); 5] = [
@@ -311,6 +312,55 @@ fn tables_of_pprofs_own_tests_are_equal() {
             }
         }
     }
+}
+
+/// A profile in which files have several names, by way of other directories.
+fn with_many_names_of_files(dir: &Path) -> PathBuf {
+    let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+    let files = [
+        "./posix/../sysdeps/unix/syscall-template.S",
+        "./misc/../sysdeps/unix/syscall-template.S",
+        "sysdeps/unix/syscall-template.S",
+        "/build//src/./a.c",
+        "/build/src/a.c",
+        "../x/../y.c",
+        "../y.c",
+        "/proc/self/cwd/base/y.c",
+        "/proc/self/cwd/./base/y.c",
+        "base/y.c/",
+    ];
+    for number in 0..files.len() {
+        let stack = [number, (number + 1) % files.len()].map(|at| {
+            let name = format!("f{}", at % 3);
+            functions(&mut b, None, 0x1000 + at as u64, &[(&name, files[at], 7)])
+        });
+        b.add(&stack, LabelSetId::EMPTY, Column(1), 1 << number);
+    }
+    let mut profile = b.finish(None);
+    // pprof has a row for each of them.
+    profile.functions.iter_mut().for_each(|function| function.start_line = 0);
+    let path = dir.join("names.pb.gz");
+    pprof::write(&profile, File::create(&path).unwrap()).unwrap();
+    path
+}
+
+#[test]
+fn names_of_files_are_those_of_pprof() {
+    if !needs(&["go"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let file = with_many_names_of_files(dir.path());
+    for granularity in ["files", "filefunctions", "lines"] {
+        // Filters match the names in the profile.
+        for options in ["", "cum", "focus=posix", "focus=^sysdeps", "hide=cwd"] {
+            check(dir.path(), &file, "nanoseconds", granularity, options);
+        }
+    }
+    let names: Vec<String> =
+        our_rows(dir.path(), &file, "files", &[]).into_iter().map(|row| row.2).collect();
+    let expected = ["base/y.c", "../y.c", "/build/src/a.c", "sysdeps/unix/syscall-template.S"];
+    assert_eq!(names, expected);
 }
 
 /// Known answers, which pprof's tests have too, so that they do not depend on its version.

@@ -80,9 +80,14 @@ fn a_c_program_has_the_known_lines_and_instructions() {
     if cfg!(target_arch = "x86_64") {
         let text = |i: &Value| i["text"].as_str().unwrap().to_owned();
         let division = instructions.iter().position(|i| text(i).starts_with("idiv")).unwrap();
-        // Timers report the instruction after the one that took the time.
-        let after = &instructions[division + 1];
-        assert_eq!(after["skid"], true, "{instructions:#?}");
+        // Interrupts arrive at the division itself on some processors, at the next instruction on
+        // others; only there, the value has skid.
+        let of_division = share(&v, &instructions[division]["self"]);
+        let of_next = share(&v, &instructions[division + 1]["self"]);
+        assert!(of_division + of_next > 50.0, "{instructions:#?}");
+        let marked = |i: &Value| i["skid"].as_bool().unwrap();
+        assert!(!marked(&instructions[division]));
+        assert_eq!(marked(&instructions[division + 1]), of_next > of_division);
     }
 }
 
@@ -184,7 +189,10 @@ fn of_prof(dir: &Path, file: &Path, kind: &str) -> Listings {
     let mut listings = Listings::new();
     for listing in v["listings"].as_array().unwrap() {
         let text = |name: &str| listing[name].as_str().unwrap_or_default().to_owned();
-        let lines = listing["lines"].as_array().unwrap().iter().map(|line| {
+        // pprof leaves out lines beyond the end of the file: Go gives some inlined code the file of
+        // its caller.
+        let lines = listing["lines"].as_array().unwrap().iter();
+        let lines = lines.filter(|line| line["text"].is_string()).map(|line| {
             let number = |name: &str| line[name].as_i64().unwrap_or(0);
             (number("line"), (number("self"), number("total")))
         });

@@ -167,6 +167,19 @@ fn calls_and_data_have_names() {
     assert!(text.contains("<rand@plt>"), "{text}");
 }
 
+/// Address and size of a function of `code`, by its symbol table.
+fn bounds_by_nm(dir: &Path, function: &str) -> (u64, u64) {
+    let mut nm = Command::new("nm");
+    nm.args(["-S", "code"]).current_dir(dir);
+    let symbols = run(nm).ok().text();
+    let bounds = symbols.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |word: &str| u64::from_str_radix(word, 16).ok();
+        (words.last() == Some(&function)).then(|| Some((number(words[0])?, number(words[1])?)))?
+    });
+    bounds.expect("the symbol")
+}
+
 #[test]
 fn functions_of_stripped_programs_have_bounds() {
     let dir = temp_dir();
@@ -187,6 +200,58 @@ fn functions_of_stripped_programs_have_bounds() {
     let v = annotated(dir.path(), "work --asm");
     assert_eq!(v["listings"][0]["code"][0]["missing"], Value::Null);
     assert_eq!(of_prof(&v), before);
+}
+
+#[test]
+fn an_address_without_a_name_selects_its_function() {
+    if !needs(&["gcc", "strip", "nm"]) {
+        return;
+    }
+    let dir = temp_dir();
+    compiled(dir.path(), "gcc", "");
+    let (start, size) = bounds_by_nm(dir.path(), "work");
+    tool(dir.path(), "strip", "code");
+    record(dir.path());
+    let report = Prof::new(&dir, "report --json").run().ok();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap().iter();
+    let rows: Vec<(u64, &str, i64)> = rows
+        .filter_map(|row| {
+            let name = row["function"].as_str()?;
+            let offset = u64::from_str_radix(name.strip_prefix("code+0x")?, 16).ok()?;
+            Some((offset, name, row["self"].as_i64()?))
+        })
+        // In this program, offsets in the file are addresses.
+        .filter(|row| (start..start + size).contains(&row.0))
+        .collect();
+    assert!(rows.len() > 1, "{report}");
+    let own: i64 = rows.iter().map(|row| row.2).sum();
+    let hottest = rows[0].1;
+    // Any address of the function leads to all of it, also without --asm.
+    for options in [format!("{hottest} --asm"), rows[rows.len() - 1].1.to_owned()] {
+        let v = annotated(dir.path(), &options);
+        let listings = v["listings"].as_array().unwrap();
+        assert_eq!(listings.len(), 1, "{v}");
+        assert_eq!(
+            Some(&listings[0]["function"]),
+            options.split(' ').next().map(Value::from).as_ref()
+        );
+        assert_eq!(listings[0]["self"], own, "{v}");
+        let piece = &listings[0]["code"][0]["pieces"][0];
+        assert_eq!(piece["start"], start, "{piece}");
+        let values: i64 = of_prof(&v).values().map(|value| value.0).sum();
+        assert_eq!(values, own, "{v}");
+    }
+    let text = Prof::new(&dir, "annotate").arg(hottest).run().ok().text();
+    assert!(text.contains("note: without a name, this code has no source lines"), "{text}");
+    assert!(text.contains(&format!("{hottest}  [code]")) && text.contains("idiv"), "{text}");
+    // No row has this address, and an expression does not match it.
+    let free = (start..start + size).find(|at| rows.iter().all(|row| row.0 != *at)).unwrap();
+    let missing = format!("code+{free:#x}");
+    let out = Prof::new(&dir, "annotate --asm").arg(&missing).run();
+    out.refused(1, &["no function or file of the profile matches", &missing]);
+    let out = Prof::new(&dir, "annotate --source").arg(hottest).run();
+    out.refused(1, &["no source lines; --asm"]);
 }
 
 #[test]

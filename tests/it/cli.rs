@@ -61,6 +61,33 @@ fn help_lists_each_option_under_its_heading() {
     }
 }
 
+/// Help, manual and completions of `prof top` have none of the options that it refuses.
+#[test]
+fn prof_top_lists_what_it_takes() {
+    let dir = temp_dir();
+    let text = |args: &str| Prof::new(&dir, args).run().ok().text();
+    let page = text("man top").replace("\\-", "-");
+    for (what, text) in [("-h", text("top -h")), ("--help", text("top --help")), ("man", page)] {
+        let refused = ["--timestamps", "--max-samples", "--time ", "--snapshots", "--leaks"];
+        for option in refused.into_iter().chain(["Heap", "HEAP", "alloc", "default: 10s"]) {
+            assert!(!text.contains(option), "{option} is in {what}: {text}");
+        }
+        for option in ["--off-cpu", "--duration", "until you quit", "syscalls", "--focus"] {
+            assert!(text.contains(option), "{option} is not in {what}: {text}");
+        }
+    }
+    let script = text("completions bash");
+    let of = |command: &str| {
+        let start = script.find(&format!("\n        prof__subcmd__{command})\n")).unwrap();
+        script[start..].lines().nth(2).unwrap().to_owned()
+    };
+    let (top, record) = (of("top"), of("record"));
+    for option in ["--timestamps", "--max-samples", "--snapshots", "--leaks"] {
+        assert!(record.contains(option) && !top.contains(option), "{option}: {top}");
+    }
+    assert!(top.contains("--off-cpu") && !top.contains("--noinlines"), "{top}");
+}
+
 #[test]
 fn wrong_usage_exits_with_2() {
     let dir = temp_dir();

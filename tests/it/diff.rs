@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use profile::{Builder, Column, Function, FunctionId, LabelSetId, Line, LocationId, Mapping};
+use profile::{
+    Builder, Column, Function, FunctionId, Label, LabelSetId, LabelValue, Line, LocationId, Mapping,
+};
 
 use crate::common::{Prof, needs, skip, system, temp_dir, views};
 
@@ -51,6 +53,45 @@ fn json(dir: &Path, args: &str) -> serde_json::Value {
 fn row(diff: &serde_json::Value, function: &str) -> serde_json::Value {
     let rows = diff["rows"].as_array().unwrap();
     rows.iter().find(|r| r["function"] == function).unwrap_or_else(|| panic!("{diff}")).clone()
+}
+
+/// Gives the main binary of a file another path.
+fn rename_main(file: &Path, to: &str) {
+    let mut profile = formats::read_file(file).unwrap();
+    let path = profile.strings.intern(to);
+    profile.mappings[0].file = path;
+    formats::pprof::write(&profile, std::fs::File::create(file).unwrap()).unwrap();
+}
+
+#[test]
+fn a_program_with_another_name_is_compared_by_function() {
+    let dir = temp_dir();
+    rename_main(&save(dir.path(), "a.pb.gz", CPU, BEFORE), "/target/inl-1f");
+    rename_main(&save(dir.path(), "b.pb.gz", CPU, AFTER), "/target/inl-2e");
+    let sentence = "Binaries inl-1f and inl-2e are compared as one";
+    for command in ["diff a.pb.gz b.pb.gz", "report --diff a.pb.gz b.pb.gz"] {
+        let text = Prof::new(&dir, command).run().ok().text();
+        assert!(text.lines().any(|line| line == sentence), "{text}");
+        assert_eq!(text.matches(" new ").count(), 2, "self value and total of `new`: {text}");
+    }
+    for options in ["", "--sort binary,symbol", "--granularity functions", "--binary inl-2e"] {
+        let diff = json(dir.path(), &format!("diff a.pb.gz b.pb.gz --json {options}"));
+        let names = serde_json::json!({"before": "inl-1f", "after": "inl-2e"});
+        assert_eq!(diff["renamed"], names, "{options}");
+        let kept = row(&diff, "kept");
+        assert_eq!(kept["self"]["before"], 9e8, "{options}: {kept}");
+        assert_eq!(kept["self"]["after"], 9.05e8, "{options}: {kept}");
+    }
+    let drawn = Prof::new(&dir, "flame --diff a.pb.gz b.pb.gz --json").run().ok();
+    assert!(drawn.stderr.contains(sentence), "{}", drawn.stderr);
+    let flame: serde_json::Value = serde_json::from_slice(&drawn.stdout).unwrap();
+    assert_eq!(flame["renamed"]["after"], "inl-2e");
+    let boxes = flame["boxes"].as_array().unwrap();
+    let main = boxes.iter().find(|b| b["function"] == "main" && b["depth"] == 0).unwrap();
+    assert_eq!((&main["binary"], &main["value_before"]), (&"inl-2e".into(), &1.8e9.into()));
+    // A profile with the binary before is of another program.
+    let diff = json(dir.path(), "diff --base a.pb.gz --with a.pb.gz b.pb.gz --json");
+    assert_eq!(diff["renamed"], serde_json::Value::Null);
 }
 
 #[test]
@@ -267,6 +308,61 @@ fn a_flame_graph_shows_what_grew_and_what_disappeared() {
     assert!(fill("new")[0] == 255);
     assert!(svg.contains("<title>[disappeared] (cpu 0 ns, before 200.0 ms"), "{svg}");
     assert!(svg.contains("slower (cpu 450.0 ms, before 300.0 ms, change +150.0 ms, ×1.50, app)"));
+}
+
+/// Saves stacks of a process, outermost function first, with values.
+fn save_stacks(dir: &Path, file: &str, stacks: &[(&str, Option<&str>, i64)]) {
+    let mut b = Builder::new(&[("cpu", "nanoseconds")]);
+    let key = b.profile.strings.intern("process");
+    for (stack, process, value) in stacks {
+        let labels = process.map_or(LabelSetId::EMPTY, |process| {
+            let value = LabelValue::Str(b.profile.strings.intern(process));
+            b.profile.labels.intern(&[Label { key, value }])
+        });
+        let frames: Vec<_> = stack.split(';').rev().map(|name| b.named_location(name)).collect();
+        b.add(&frames, labels, Column(0), *value);
+    }
+    let file = std::fs::File::create(dir.join(file)).unwrap();
+    formats::pprof::write(&b.finish(None), file).unwrap();
+}
+
+/// The boxes of a differential flame graph: their names by depth, from left to right.
+fn levels(dir: &Path, args: &str) -> Vec<String> {
+    let found = json(dir, &format!("flame --json --diff {args}"));
+    let mut levels: Vec<String> = Vec::new();
+    for b in found["boxes"].as_array().unwrap() {
+        let depth = b["depth"].as_u64().unwrap() as usize;
+        levels.resize(levels.len().max(depth + 1), String::new());
+        levels[depth] += " ";
+        levels[depth] += b["function"].as_str().unwrap_or("-");
+    }
+    levels.iter().map(|level| level.trim().to_owned()).collect()
+}
+
+#[test]
+fn a_differential_flame_graph_has_the_options_of_flame_graphs() {
+    let dir = temp_dir();
+    let [web, db] = [Some("web"), Some("db")];
+    let stacks = [("main;f;f;f", web, 20), ("main;a", web, 5)];
+    save_stacks(dir.path(), "web.pb.gz", &stacks);
+    save_stacks(dir.path(), "two.pb.gz", &[stacks[0], stacks[1], ("serve", db, 7)]);
+    save_stacks(dir.path(), "none.pb.gz", &stacks.map(|(stack, _, value)| (stack, None, value)));
+    let levels = |args: &str| levels(dir.path(), args);
+    assert_eq!(levels("web.pb.gz web.pb.gz"), ["main", "a f", "f", "f"]);
+    assert_eq!(levels("web.pb.gz web.pb.gz --left-heavy"), ["main", "f a", "f", "f"]);
+    assert_eq!(levels("web.pb.gz web.pb.gz --collapse-recursion"), ["main", "a f"]);
+    let with_root = ["web", "main", "a f", "f", "f"];
+    assert_eq!(levels("web.pb.gz web.pb.gz --root process"), with_root);
+    assert_eq!(levels("web.pb.gz web.pb.gz --root comm"), with_root);
+    // As without --diff, several processes are the lowest boxes.
+    assert_eq!(levels("two.pb.gz two.pb.gz")[0], "db web");
+    assert_eq!(levels("web.pb.gz two.pb.gz")[0], "db web");
+    assert_eq!(levels("two.pb.gz two.pb.gz --root none")[0], "main serve");
+    // What no side has a label for is the same on both.
+    assert_eq!(levels("none.pb.gz two.pb.gz")[..2], ["db web -", "serve main [no process]"]);
+    Prof::new(dir.path(), "flame -o x.svg --diff web.pb.gz two.pb.gz --root nonsense")
+        .run()
+        .refused(1, &["--root", "\"nonsense\""]);
 }
 
 /// Pairs of recordings of an unchanged program list nothing; with a wide bound, since other tests

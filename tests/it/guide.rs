@@ -61,8 +61,9 @@ fn is_match(pattern: &str, line: &str) -> bool {
 }
 
 /// A row begins with a figure, alone or of a share; a folded stack ends with one.
+/// Which instructions have the mark of skid, `~`, depends on the processor.
 fn is_row(line: &str) -> bool {
-    is_match(&format!(r"^\s*[\d.,]+( ?{UNIT}|%)?\s+[\d.]+"), line)
+    is_match(&format!(r"^\s*[\d.,]+( ?{UNIT}~?|%)?\s+[\d.]+"), line)
         || is_match(r"^\S.*;.* \d+$", line)
 }
 

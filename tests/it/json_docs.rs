@@ -13,7 +13,7 @@ use crate::common::{Prof, temp_dir, views};
 use profile::{Builder, Column, LabelSetId, TimeLimits};
 
 /// Sections, and commands that print all that they describe.
-const VIEWS: [(&str, &[&str]); 15] = [
+const VIEWS: [(&str, &[&str]); 16] = [
     (
         "Table: ",
         &[
@@ -42,6 +42,7 @@ const VIEWS: [(&str, &[&str]); 15] = [
     ),
     ("Threads by state: ", &["report known.pb.gz --json --states"]),
     ("Coverage: ", &["report known.pb.gz --json --coverage"]),
+    ("Header: ", &["report known.pb.gz --json --header-only"]),
     ("Quality: ", &["report known.pb.gz --json --quality"]),
     (
         "Difference: ",

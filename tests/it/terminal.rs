@@ -54,7 +54,7 @@ impl Terminal {
 
     /// Types a command into the shell.
     pub fn run(&self, command: &str) {
-        self.output(&["send-keys", "-l", command]);
+        self.output(&["send-keys", "-l", "--", command]);
         self.keys(&["Enter"]);
     }
 
@@ -180,7 +180,7 @@ fn a_function_is_found_filtered_and_left_again() {
     terminal.run("prof report known.pb.gz");
     terminal.wait_for("bar  (known)");
     terminal.keys(&["/", "f", "o", "o", "2"]);
-    terminal.wait_for(" /foo2_");
+    terminal.wait_for(" /foo2");
     terminal.keys(&["Enter", "+"]);
     terminal.wait_for("filters: focus=^foo2$");
     terminal.shows("focused");
@@ -243,15 +243,15 @@ fn filters_are_typed_and_removed_one_by_one() {
     terminal.run("prof report known.pb.gz");
     terminal.wait_for("bar  (known)");
     terminal.keys(&["&"]);
-    terminal.output(&["send-keys", "-l", "(foo"]);
-    terminal.wait_for("filter (Tab: next): focus=(foo_   unclosed group");
+    terminal.output(&["send-keys", "-l", "--", "(foo"]);
+    terminal.wait_for("filter (Tab: next): focus=(foo   unclosed group");
     terminal.keys(&["Enter"]);
-    terminal.output(&["send-keys", "-l", "1)"]);
+    terminal.output(&["send-keys", "-l", "--", "1)"]);
     terminal.keys(&["Enter"]);
     terminal.wait_for(" filters: focus=(foo1)");
     terminal.keys(&["&", "Tab"]);
-    terminal.output(&["send-keys", "-l", "bar"]);
-    terminal.wait_for("ignore=bar_");
+    terminal.output(&["send-keys", "-l", "--", "bar"]);
+    terminal.wait_for("ignore=bar");
     terminal.keys(&["Enter"]);
     terminal.wait_for("functions  cpu  1.50 s of 9.00 s (16.7%)");
     terminal.keys(&["U"]);
@@ -301,13 +301,53 @@ fn a_difference_is_shown_and_exported() {
 }
 
 #[test]
+fn keys_are_read_from_the_terminal_while_the_profile_comes_from_a_pipe() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(80, 12, &[]);
+    for command in ["prof report known.pb.gz < /dev/null", "cat known.pb.gz | prof report -"] {
+        terminal.run(&format!("clear; {command}"));
+        terminal.wait_for("bar  (known)");
+        terminal.keys(&["t"]);
+        terminal.wait_for("call tree");
+        terminal.keys(&["q"]);
+        terminal.is_restored();
+    }
+}
+
+#[test]
+fn a_typed_text_has_the_keys_of_a_shell_and_help_ends_with_a_click() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(80, 12, &[]);
+    terminal.run("prof report known.pb.gz");
+    terminal.wait_for("bar  (known)");
+    terminal.keys(&["w", "o", "n", "e", "C-u", "t", "o", "o", "C-h", "Left", "w"]);
+    terminal.wait_for(".pb.gz): two");
+    terminal.keys(&["C-c"]);
+    terminal.wait_until("the keys", |screen| screen.contains("? help"));
+    terminal.keys(&["?"]);
+    terminal.wait_for("j k, arrows");
+    // The left button on a row, as xterm reports it.
+    terminal.output(&["send-keys", "-l", "--", "\x1b[<0;5;4M"]);
+    terminal.wait_until("the table", |screen| {
+        screen.contains("bar  (known)") && !screen.contains("j k, arrows")
+    });
+    terminal.keys(&["q"]);
+    terminal.is_restored();
+}
+
+#[test]
 fn the_terminal_is_restored_after_a_panic() {
     if !needs(&["tmux"]) {
         return;
     }
     // Only builds with debug assertions panic here, as that of the tests.
     for place in ["draw", "work"] {
-        let terminal = Terminal::start(80, 24, &[&format!("PROF_TEST_PANIC={place}")]);
+        let terminal =
+            Terminal::start(80, 24, &["RUST_BACKTRACE=0", &format!("PROF_TEST_PANIC={place}")]);
         terminal.run("prof report known.pb.gz; echo exit $?");
         terminal.wait_for("a test wants a panic");
         terminal.wait_for("exit 1");
@@ -343,17 +383,24 @@ fn the_terminal_is_restored_after_signals() {
     terminal.is_restored();
 }
 
+/// Fails unless prof ends with its terminal, also where the kernel sends it no SIGHUP.
+pub fn ends_with_the_terminal(command: &str, shown: &str) {
+    for before in ["", "exec setsid -w "] {
+        let terminal = Terminal::start(80, 12, &[]);
+        terminal.run(&format!("{before}{command}"));
+        terminal.wait_for(shown);
+        let prof = format!("/proc/{}", terminal.prof());
+        terminal.output(&["kill-server"]);
+        until(|| !Path::new(&prof).exists());
+    }
+}
+
 #[test]
 fn a_hang_up_ends_it() {
     if !needs(&["tmux"]) {
         return;
     }
-    let terminal = Terminal::start(80, 12, &[]);
-    terminal.run("prof report known.pb.gz");
-    terminal.wait_for("bar  (known)");
-    let prof = format!("/proc/{}", terminal.prof());
-    terminal.output(&["kill-server"]);
-    until(|| !Path::new(&prof).exists());
+    ends_with_the_terminal("prof report known.pb.gz", "bar  (known)");
 }
 
 #[test]
@@ -386,6 +433,41 @@ fn a_small_or_simple_terminal_shows_what_it_can() {
     dumb.wait_for("prof: text, because a terminal with TERM=dumb cannot move its cursor");
     dumb.run("clear; prof report --stdio known.pb.gz");
     dumb.wait_for("Showing 4 rows");
+}
+
+#[test]
+fn tables_of_other_columns_and_callers_are_pages() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(100, 16, &[]);
+    let ends = |terminal: &Terminal| {
+        terminal.wait_for("f functions");
+        terminal.keys(&["q"]);
+        terminal.wait_until("the shell", |screen| screen.trim_end().ends_with('$'));
+        terminal.run("clear");
+    };
+    terminal.run("prof report --type cpu,samples --columns cpu:total,samples:self known.pb.gz");
+    terminal.wait_for("cpu: total");
+    terminal.wait_for("samples: self");
+    ends(&terminal);
+    terminal.run("prof report --peek foo1 known.pb.gz");
+    terminal.wait_for("callers and callees of foo1");
+    terminal.wait_for("bar");
+    // The page has the filters of the others.
+    terminal.keys(&["f"]);
+    terminal.wait_for("foo2");
+    terminal.keys(&["["]);
+    terminal.wait_for("callers and callees of foo1");
+    ends(&terminal);
+    terminal.run("prof report --sort package --ignore bar known.pb.gz");
+    terminal.wait_for("packages");
+    terminal.wait_for("ignore=bar");
+    ends(&terminal);
+    terminal.run("prof report --over 1s known.pb.gz; echo exit $?");
+    terminal.wait_for("exit 1");
+    terminal.wait_for("the profile has no times of samples");
+    terminal.is_restored();
 }
 
 #[test]

@@ -9,6 +9,7 @@ use profile::{Builder, Column, LabelSetId, Profile, TimeLimits};
 use view::testing::{answers, functions, odd_names, phases};
 
 use crate::common::{Build, Prof, machine, needs, run, target, temp_dir};
+use crate::terminal::Terminal;
 
 /// The program that is 0.7 s in f, then in g, then in f.
 fn recording() -> &'static Path {
@@ -65,6 +66,29 @@ fn parts_add_up_to_the_whole() {
 }
 
 #[test]
+fn a_range_is_a_filter_of_the_interactive_views() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(100, 12, &[]);
+    saved(&phases(), terminal.dir.path(), "phases.pb.gz");
+    terminal.run("prof report phases.pb.gz --time 1s..2s");
+    terminal.wait_for(" filters: time=1s..2s (no time: 100.0 ms)");
+    terminal.wait_for("functions  cpu  1.00 s");
+    terminal.keys(&["u"]);
+    terminal.wait_for("functions  cpu  3.10 s");
+    // The second range replaces the first one.
+    for (range, total) in [("time=1.5s..", "1.50 s"), ("time=..500ms", "500.0 ms")] {
+        terminal.keys(&["&", "C-u"]);
+        terminal.run(range);
+        terminal.wait_for(&format!(" filters: {range} (no time: 100.0 ms)"));
+        terminal.wait_for(&format!("functions  cpu  {total}"));
+    }
+    terminal.keys(&["q"]);
+    terminal.is_restored();
+}
+
+#[test]
 fn intervals_show_the_change() {
     let report = json(recording(), "--over 100ms");
     let of = |function: &str| {
@@ -111,6 +135,26 @@ fn a_profile_without_times_is_refused() {
     }
     for options in ["report --time 2s..1s", "report --time x", "report --over 0s"] {
         Prof::new(&dir, options).arg(&file).run().exits(2);
+    }
+}
+
+#[test]
+fn a_range_outside_of_the_recording_has_no_sample() {
+    let dir = temp_dir();
+    let file = saved(&phases(), dir.path(), "phases.pb.gz");
+    let note = "prof: --time 4s..5s: no sample in this range; the recording has 0s..3s";
+    for options in ["report", "report --sort file", "annotate main", "report --focus f"] {
+        let prof = Prof::new(&dir, options).args("--time 4s..5s").arg(&file);
+        let out = prof.run().ok();
+        assert!(out.stderr.contains(note), "{}", out.stderr);
+        let text = out.text();
+        assert!(text.contains("No sample is in the range of --time."), "{text}");
+        assert!(!text.contains("contains no samples"), "{text}");
+    }
+    for options in ["flame -o x.svg", "graph -o x.dot"] {
+        let out = Prof::new(&dir, options).args("--time 4s..5s").arg(&file).run();
+        out.refused(1, &["nothing to draw: No sample is in the range of --time."]);
+        out.says(&[note]);
     }
 }
 

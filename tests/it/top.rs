@@ -7,7 +7,7 @@ use crate::common::machine::Sysctl;
 use crate::common::run::tool;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged_plain};
 use crate::common::{Build, Prof, Running, assert_share, needs, target, temp_dir, until};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, ends_with_the_terminal};
 
 fn known() -> Running {
     Running::start(Command::new(target("known", Build::C)).arg("0"))
@@ -31,6 +31,14 @@ fn share(table: &[&str], function: &str) -> f64 {
     let row = row.unwrap_or_else(|| panic!("no {function} in {table:#?}"));
     let percent = row.split_whitespace().find(|word| word.ends_with('%')).unwrap();
     percent.trim_end_matches('%').parse().unwrap()
+}
+
+#[test]
+fn the_end_of_the_terminal_is_that_of_prof() {
+    if needs(&["tmux"]) {
+        let known = known();
+        ends_with_the_terminal(&format!("prof top -p {}", known.pid()), "bar  (known)");
+    }
 }
 
 #[test]
@@ -120,7 +128,11 @@ fn what_cannot_be_shown_live_is_refused() {
     let refused = |args: &str, words: &[&str]| Prof::plain(&dir, args).run().refused(2, words);
     refused("top -T heap -p 1", &["-T heap", "prof record"]);
     refused("top -T threads -p 1", &["prof threads"]);
-    refused("top --timestamps -p 1", &["prof record --timestamps"]);
+    for times in ["--timestamps", "--max-samples 9", "--time 1s..2s"] {
+        refused(&format!("top {times} -p 1"), &["prof record --timestamps"]);
+    }
+    refused("top --snapshots 2 -p 1", &["prof threads"]);
+    refused("top --leaks -p 1", &["--leaks", "prof record -T heap"]);
     refused("top --interval 1ms -p 1", &["100ms"]);
     refused("top --focus ( -p 1", &["--focus"]);
     Prof::plain(&dir, "top -p 4194305").run().refused(1, &["no process 4194305"]);
@@ -188,6 +200,33 @@ fn the_views_follow_a_process() {
     terminal.is_restored();
 }
 
+/// The names are found after the end of the recording.
+#[test]
+fn a_short_command_gets_its_names() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(100, 12, &["PROF_CACHE_SIZE=0"]);
+    let known = target("known", Build::C);
+    for _ in 0..3 {
+        terminal.run(&format!("clear; prof top -F 999 -- timeout 0.4 {} 0", known.display()));
+        terminal.wait_for("  ended");
+        terminal.wait_for("bar  (known)");
+        terminal.keys(&["q"]);
+        terminal.is_restored();
+    }
+    // What is paused shows them when it goes on.
+    terminal.run(&format!("clear; prof top -F 999 -- timeout 3 {} 0", known.display()));
+    terminal.wait_for("last 10 s  ");
+    terminal.keys(&["p"]);
+    terminal.wait_for("PAUSED");
+    terminal.wait_for("  ended");
+    terminal.keys(&["p"]);
+    terminal.wait_for("bar  (known)");
+    terminal.keys(&["q"]);
+    terminal.is_restored();
+}
+
 #[test]
 fn the_end_of_the_views_interrupts_the_command() {
     if !needs(&["tmux"]) {
@@ -205,4 +244,74 @@ fn the_end_of_the_views_interrupts_the_command() {
     until(|| ended.exists());
     terminal.wait_for("$ prof top");
     terminal.is_restored();
+}
+
+/// Types what is to be recorded.
+fn record_instead(terminal: &Terminal, typed: &str) {
+    terminal.keys(&["E"]);
+    terminal.wait_for("record (");
+    terminal.run(typed);
+}
+
+#[test]
+fn other_data_is_recorded_without_a_new_start() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let known = known();
+    let terminal = Terminal::start(100, 12, &[]);
+    terminal.run(&format!("prof top -F 999 -p {}", known.pid()));
+    terminal.wait_for("bar  (known)");
+    terminal.wait_for("cpu");
+    // What is refused leaves the recording as it is.
+    record_instead(&terminal, "no-such-event");
+    terminal.wait_for("'no-such-event' is unknown");
+    record_instead(&terminal, "heap");
+    terminal.wait_for("use prof record -T heap");
+    record_instead(&terminal, "wall -p 1");
+    terminal.wait_for("only what is recorded can change");
+    terminal.wait_for("functions  cpu");
+    record_instead(&terminal, "wall");
+    terminal.wait_for("functions  wall");
+    terminal.wait_for("bar  (known)");
+    record_instead(&terminal, "-e task-clock,page-faults -F 99");
+    terminal.wait_for("functions  cpu");
+    terminal.wait_for("bar  (known)");
+    terminal.keys(&["T"]);
+    terminal.wait_for("page-faults");
+    drop(known);
+    terminal.wait_for("ended");
+    record_instead(&terminal, "wall");
+    terminal.wait_for("no process");
+    terminal.keys(&["q"]);
+    terminal.wait_for("$ prof top");
+    terminal.is_restored();
+}
+
+#[test]
+fn other_data_of_a_command_that_runs() {
+    if !needs(&["tmux"]) {
+        return;
+    }
+    let terminal = Terminal::start(100, 12, &[]);
+    let script = "#!/bin/sh\ntrap 'touch ended; exit 7' INT\nwhile :; do :; done\n";
+    std::fs::write(terminal.dir.path().join("loop.sh"), script).unwrap();
+    terminal.run("prof top -F 999 -- sh loop.sh; echo \"exit code $?\"");
+    terminal.wait_for("last 10 s  ");
+    terminal.wait_for("(");
+    record_instead(&terminal, "wall");
+    terminal.wait_for("functions  wall");
+    terminal.wait_for("(");
+    terminal.keys(&["q"]);
+    let ended = terminal.dir.path().join("ended");
+    until(|| ended.exists());
+    terminal.wait_for("exit code 0");
+    // One that has ended gives its exit code.
+    terminal.run("clear; prof top -F 999 -- sh -c 'sleep 4; exit 7'; echo \"exit code $?\"");
+    terminal.wait_for("last 10 s  ");
+    record_instead(&terminal, "wall");
+    terminal.wait_for("functions  wall");
+    terminal.wait_for("ended");
+    terminal.keys(&["q"]);
+    terminal.wait_for("exit code 7");
 }

@@ -1,6 +1,7 @@
 //! A flame graph as laid-out boxes, in the unit of the values.
 
-use super::{Cut, Tree, View};
+use super::layout::{Layout, Lowest, Place, Stacked, least_width};
+use super::{Ordered, Tree, View};
 
 /// Order of the boxes on one box, from left to right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,119 +51,78 @@ pub struct Boxes {
     pub levels: u32,
 }
 
+/// A tree that is laid out as boxes. Its root, [`Tree::ROOT`], has no box.
+pub trait BoxTree {
+    /// The node below.
+    fn parent(&self, node: u32) -> u32;
+    /// The width of a node; of the root, that of the whole.
+    fn width(&self, node: u32) -> i64;
+    /// The nodes on a node, from left to right.
+    fn children(&self, node: u32) -> &[u32];
+}
+
 impl Boxes {
     /// The boxes of `tree` that are wide enough.
     pub fn new(view: &View, tree: &Tree, options: &BoxOptions) -> Boxes {
-        let mut layout = Layout {
-            view,
-            tree,
-            cut: Cut::Width(options.min_width),
-            order: options.order,
-            whole: tree.node(options.zoom).total,
-            placed: Vec::new(),
-        };
-        layout.ancestors(options.zoom);
-        layout.descend(options.zoom);
-        layout.finish()
-    }
-}
-
-/// A box, and the one below it.
-struct Placed {
-    flame: FlameBox,
-    below: Option<u32>,
-}
-
-struct Layout<'a> {
-    view: &'a View<'a>,
-    tree: &'a Tree,
-    cut: Cut,
-    order: Siblings,
-    whole: i64,
-    placed: Vec<Placed>,
-}
-
-impl Layout<'_> {
-    fn place(&mut self, node: u32, width: i64, below: Option<u32>) -> u32 {
-        let depth = below.map_or(0, |b| self.placed[b as usize].flame.depth + 1);
-        self.placed
-            .push(Placed { flame: FlameBox { node, depth, left: 0, width, rest: 0 }, below });
-        self.placed.len() as u32 - 1
+        let View { frames, profile, cancel, .. } = view;
+        let ordered = Ordered::cancelable(tree, frames, profile, options.order, cancel);
+        let least = least_width(tree.node(options.zoom).total, options.min_width);
+        Boxes::of(&OrderedTree { tree, ordered: &ordered }, options.zoom, least)
     }
 
-    /// Places the ancestors of the zoomed node, and it; the root has no box.
-    fn ancestors(&mut self, zoom: u32) {
+    /// The boxes of `tree` that are at least `least` wide, and the ones below the node `zoom`, which
+    /// is the whole. Nodes on others that are narrower are not visited.
+    pub fn of(tree: &dyn BoxTree, zoom: u32, least: f64) -> Boxes {
         let mut path = Vec::new();
         let mut at = zoom;
         while at != Tree::ROOT {
             path.push(at);
-            at = self.tree.node(at).parent;
+            at = tree.parent(at);
         }
-        let mut below = None;
-        for node in path.into_iter().rev() {
-            below = Some(self.place(node, self.whole, below));
-        }
+        path.reverse();
+        let on_path = tree.children(zoom).iter().copied();
+        let lowest = Lowest { path, on_path, whole: tree.width(zoom), least };
+        let Layout { places, width, levels } = Layout::new(&Nodes(tree), lowest);
+        let boxes = places.into_iter().map(|place| {
+            let Place { id: node, depth, left, width, rest, .. } = place;
+            FlameBox { node, depth, left, width, rest }
+        });
+        Boxes { boxes: boxes.collect(), width, levels }
+    }
+}
+
+/// A tree, and the order of its nodes.
+struct OrderedTree<'a> {
+    tree: &'a Tree,
+    ordered: &'a Ordered,
+}
+
+impl BoxTree for OrderedTree<'_> {
+    fn parent(&self, node: u32) -> u32 {
+        self.tree.node(node).parent
     }
 
-    /// Places the boxes on the zoomed node.
-    fn descend(&mut self, zoom: u32) {
-        let children = self.tree.children();
-        let below = self.placed.len().checked_sub(1).map(|i| i as u32);
-        // The last of these is the next.
-        let mut pending = self.pending(children.of(zoom), below);
-        while let Some((node, below)) = pending.pop() {
-            let placed = self.place(node, self.tree.node(node).total, below);
-            pending.extend(self.pending(children.of(node), Some(placed)));
-        }
+    fn width(&self, node: u32) -> i64 {
+        self.tree.node(node).total
     }
 
-    /// The boxes of these children, the last first.
-    fn pending(&self, children: &[u32], below: Option<u32>) -> Vec<(u32, Option<u32>)> {
-        let shown = self.shown(children);
-        shown.into_iter().rev().map(|child| (child, below)).collect()
+    fn children(&self, node: u32) -> &[u32] {
+        self.ordered.children(node)
+    }
+}
+
+/// The nodes of a tree, which lie on each other.
+struct Nodes<'a>(&'a dyn BoxTree);
+
+impl Stacked for Nodes<'_> {
+    type Id = u32;
+
+    fn width(&self, node: u32) -> i64 {
+        self.0.width(node)
     }
 
-    /// The children that are wide enough, in their order.
-    fn shown(&self, children: &[u32]) -> Vec<u32> {
-        let total = |node: u32| self.tree.node(node).total;
-        let wide = |node: &u32| self.cut.keeps(self.view, self.whole, total(*node));
-        let mut ids: Vec<u32> = children.iter().copied().filter(wide).collect();
-        let frame = |node: u32| self.view.frames.get(self.tree.node(node).frame);
-        let by_name = |a: u32, b: u32| frame(a).cmp_name(frame(b), self.view.profile);
-        match self.order {
-            Siblings::Name => ids.sort_by(|&a, &b| by_name(a, b)),
-            Siblings::LeftHeavy => {
-                ids.sort_by(|&a, &b| total(b).cmp(&total(a)).then_with(|| by_name(a, b)));
-            }
-        }
-        ids
-    }
-
-    /// Widths from the top down, then left ends from the bottom up.
-    fn finish(mut self) -> Boxes {
-        let mut on_it = vec![0i64; self.placed.len()];
-        let mut on_root = 0i64;
-        for i in (0..self.placed.len()).rev() {
-            let Placed { flame, below } = &mut self.placed[i];
-            flame.width = flame.width.max(on_it[i]);
-            flame.rest = flame.width.saturating_sub(on_it[i]);
-            let sum = below.map_or(&mut on_root, |b| &mut on_it[b as usize]);
-            *sum = sum.saturating_add(flame.width);
-        }
-        let width = self.whole.max(on_root);
-        // Left end of the next box on each box.
-        let mut next = vec![0i64; self.placed.len()];
-        let mut next_on_root = width.saturating_sub(on_root);
-        let mut levels = 0;
-        for i in 0..self.placed.len() {
-            let Placed { flame, below } = &mut self.placed[i];
-            let left = below.map_or(&mut next_on_root, |b| &mut next[b as usize]);
-            flame.left = *left;
-            *left = left.saturating_add(flame.width);
-            next[i] = flame.left.saturating_add(flame.rest);
-            levels = levels.max(flame.depth + 1);
-        }
-        Boxes { boxes: self.placed.into_iter().map(|p| p.flame).collect(), width, levels }
+    fn on(&self, node: u32) -> impl Iterator<Item = u32> {
+        self.0.children(node).iter().copied()
     }
 }
 
@@ -170,7 +130,7 @@ impl Layout<'_> {
 mod tests {
     use super::*;
     use crate::testing::{answers, functions};
-    use crate::{Direction, Granularity};
+    use crate::{Cut, Direction, Granularity};
     use profile::{Column, LabelSetId, Profile};
 
     /// The boxes as `name depth left width`.

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+#[cfg(any(test, feature = "testing"))]
+use std::sync::atomic::AtomicUsize;
+
 /// Samples, frames or nodes between two checks.
 pub(crate) const STEPS: usize = if cfg!(test) { 1 } else { 256 };
 
@@ -17,9 +20,18 @@ pub struct Cancel(Option<Arc<Signal>>);
 #[derive(Debug, Default)]
 struct Signal {
     is_canceled: AtomicBool,
-    /// Checks until it cancels itself.
-    #[cfg(test)]
-    left: Option<std::sync::atomic::AtomicUsize>,
+    #[cfg(any(test, feature = "testing"))]
+    counted: Option<Counted>,
+}
+
+/// Checks of a signal.
+#[cfg(any(test, feature = "testing"))]
+#[derive(Debug)]
+struct Counted {
+    /// Those before it is given.
+    before: usize,
+    /// Those so far.
+    checks: AtomicUsize,
 }
 
 impl Cancel {
@@ -39,36 +51,63 @@ impl Cancel {
     #[inline]
     pub fn is_canceled(&self) -> bool {
         let Some(signal) = &self.0 else { return false };
-        #[cfg(test)]
-        if let Some(left) = &signal.left {
-            let before =
-                left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-            if before.is_err() {
-                self.cancel();
-            }
+        #[cfg(any(test, feature = "testing"))]
+        if let Some(Counted { before, checks }) = &signal.counted
+            && checks.fetch_add(1, Ordering::Relaxed) >= *before
+        {
+            self.cancel();
         }
         signal.is_canceled.load(Ordering::Relaxed)
     }
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl Cancel {
+    /// A signal that gives itself after this many checks.
+    pub fn after(checks: usize) -> Cancel {
+        let counted = Some(Counted { before: checks, checks: AtomicUsize::new(0) });
+        Cancel(Some(Arc::new(Signal { counted, ..Signal::default() })))
+    }
+
+    /// The number of checks of a signal that counts them.
+    pub fn checks(&self) -> usize {
+        self.counted().map_or(0, |counted| counted.checks.load(Ordering::Relaxed))
+    }
+
+    /// The number of these after the signal was given.
+    pub fn late_checks(&self) -> usize {
+        self.counted().map_or(0, |counted| self.checks().saturating_sub(counted.before))
+    }
+
+    fn counted(&self) -> Option<&Counted> {
+        self.0.as_ref()?.counted.as_ref()
+    }
+}
+
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
     use crate::testing::*;
     use crate::*;
-    use profile::Profile;
+    use profile::{Column, Label, LabelValue, Profile, StrId};
 
-    impl Cancel {
-        /// A signal that gives itself after this many checks.
-        pub(crate) fn after(checks: usize) -> Cancel {
-            Cancel(Some(Arc::new(Signal { left: Some(checks.into()), ..Signal::default() })))
-        }
+    /// Computes all models of a profile until the signal, and a filter.
+    fn compute_all(profile: &Profile, cancel: &Cancel) {
+        compute_models(profile, cancel);
+        let filter = Filter {
+            focus: "a|e".parse().ok(),
+            hide: "^f".parse().ok(),
+            prune_from: "b".parse().ok(),
+            tag_root: vec!["process".to_owned(), "state".to_owned()],
+            ..Filter::default()
+        };
+        filter.apply_until(profile.clone(), cancel);
     }
 
     /// Computes all models of a profile until the signal.
-    fn compute_all(profile: &Profile, cancel: &Cancel) {
+    fn compute_models(profile: &Profile, cancel: &Cancel) {
         let at = |granularity| View::cancelable(profile, 0, granularity, cancel);
         let labels = vec!["process".to_owned(), "state".to_owned()];
         let by_label = TopOptions { labels: labels.clone(), ..TopOptions::default() };
@@ -112,14 +151,6 @@ pub(crate) mod tests {
         let (before, after) = (std::slice::from_mut(before), std::slice::from_mut(after));
         Diff::new(before, after, &DiffOptions { labels: labels.clone(), ..DiffOptions::default() });
         DiffTree::new(before, after, Direction::Callees, &labels);
-        let filter = Filter {
-            focus: "a|e".parse().ok(),
-            hide: "^f".parse().ok(),
-            prune_from: "b".parse().ok(),
-            tag_root: labels,
-            ..Filter::default()
-        };
-        filter.apply_until(profile.clone(), cancel);
     }
 
     #[test]
@@ -134,6 +165,42 @@ pub(crate) mod tests {
                     break;
                 }
             }
+        }
+    }
+
+    /// Samples with many frames, values of two types, labels and times.
+    fn many_samples() -> Profile {
+        let mut b = profile::Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+        let functions: Vec<_> = (0..97).map(|i| b.named_location(&format!("f{i}"))).collect();
+        let keys = ["process", "state"].map(|key| b.profile.strings.intern(key));
+        for sample in 0..500 {
+            let label = |key| {
+                let value = LabelValue::Num { value: sample % 5, unit: StrId::EMPTY };
+                Label { key, value }
+            };
+            let labels = b.profile.labels.intern(&keys.map(label));
+            let stack: Vec<_> =
+                (0..9).map(|i| functions[(sample as usize * (i + 1)) % 97]).collect();
+            b.add(&stack, labels, Column(0), 1);
+            b.add(&stack, labels, Column(1), 7);
+        }
+        let mut p = b.finish(None);
+        for row in 0..p.samples.len() {
+            p.samples[row].times = p.times.push([row as u64 * 10_000].into_iter());
+        }
+        p
+    }
+
+    #[test]
+    fn few_checks_follow_the_signal() {
+        let profile = many_samples();
+        for checks in (0..).step_by(997) {
+            let cancel = Cancel::after(checks);
+            compute_models(&profile, &cancel);
+            if !cancel.is_canceled() {
+                break;
+            }
+            assert!(cancel.late_checks() < 100, "{} after {checks}", cancel.late_checks());
         }
     }
 

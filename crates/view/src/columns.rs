@@ -49,7 +49,7 @@ pub enum TableColumn {
 }
 
 /// The sample types and columns of a table.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnRequest {
     /// Indices of the sample types whose samples make rows. The first one is that of the view; rows
     /// are in its order.

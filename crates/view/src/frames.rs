@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 
 use super::cancel::STEPS;
-use super::{Cancel, Granularity};
+use super::{Cancel, Expansion, Granularity};
 use profile::{LabelValue, Line, LocationId, Profile, StrId};
 
 /// Name of a frame.
@@ -25,6 +26,8 @@ pub enum Name {
     Label(Option<LabelValue>, StrId),
     /// Placeholder for the frames of a sample without any.
     NoStack,
+    /// Replaces frames beyond the limits of a view, see [`Expansion`].
+    BeyondLimit,
     /// Not distinguished at this granularity.
     Any,
 }
@@ -63,6 +66,10 @@ pub struct Frames {
     index: HashTable<u32>,
     /// The frame of samples without frames.
     pub no_stack: u32,
+    /// The frame that replaces those beyond the limits.
+    pub beyond_limit: u32,
+    /// What the stacks are expanded to.
+    pub expansion: Expansion,
     /// The parts in which equal frames agree.
     pub granularity: Granularity,
 }
@@ -85,6 +92,8 @@ impl Frames {
             ids: Vec::with_capacity(profile.locations.len()),
             index: HashTable::new(),
             no_stack: 0,
+            beyond_limit: 0,
+            expansion: Expansion::of(profile),
             granularity,
         };
         let bare = Frame {
@@ -98,6 +107,7 @@ impl Frames {
             inlined: false,
         };
         frames.no_stack = frames.intern(bare);
+        frames.beyond_limit = frames.insert(Frame { name: Name::BeyondLimit, ..bare });
         let kernel: Vec<bool> =
             profile.mappings.iter().map(|m| is_kernel(profile.str(m.file))).collect();
         for i in 0..profile.locations.len() {
@@ -135,7 +145,14 @@ impl Frames {
             inlined: false,
         };
         let lines = profile.lines_of(id);
+        let left_out = self.left_out_of(lines.len());
         for (i, line) in lines.iter().enumerate() {
+            if left_out.contains(&i) {
+                if i == left_out.start {
+                    self.ids.push(self.beyond_limit);
+                }
+                continue;
+            }
             let frame = with_line(profile, place, line, i + 1 < lines.len());
             let id = self.intern(frame);
             self.ids.push(id);
@@ -145,6 +162,17 @@ impl Frames {
             self.ids.push(id);
         }
         self.ends.push(self.ids.len() as u32);
+    }
+
+    /// The part of a location's lines that is left out: neither the innermost nor the outermost.
+    fn left_out_of(&self, lines: usize) -> Range<usize> {
+        match self.expansion.frames_per_location.map(|most| most as usize) {
+            Some(most) if lines > most => {
+                let inner = most / 2;
+                inner..lines - (most - inner - 1)
+            }
+            _ => 0..0,
+        }
     }
 
     /// Id of `frame` at this granularity.
@@ -310,7 +338,8 @@ impl Name {
             Name::Unknown => 2,
             Name::Label(..) => 3,
             Name::NoStack => 4,
-            Name::Any => 5,
+            Name::BeyondLimit => 5,
+            Name::Any => 6,
         }
     }
 }
@@ -330,8 +359,9 @@ impl Frame {
         key
     }
 
-    /// An address is ambiguous without its binary.
-    fn needs_binary(&self) -> bool {
+    /// It is code without a function or a source file, which is distinguished by its binary at every
+    /// granularity.
+    pub fn needs_binary(&self) -> bool {
         matches!(self.name, Name::Address(_) | Name::Unknown)
     }
 
@@ -353,6 +383,7 @@ impl Frame {
             }
             Name::Label(None, key) => format!("[no {}]", profile.str(key)).into(),
             Name::NoStack => "[no stack]".into(),
+            Name::BeyondLimit => "[beyond prof's memory limit]".into(),
             Name::Unknown if self.binary == StrId::EMPTY => "[unknown]".into(),
             Name::Unknown => match self.binary_name(profile) {
                 name if name.starts_with('[') => name.into(),

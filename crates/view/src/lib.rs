@@ -11,11 +11,14 @@ mod cancel;
 mod columns;
 mod coverage;
 mod diff;
+mod expansion;
+mod file_names;
 mod filter;
 mod frames;
 mod granularity;
 mod graph;
 mod groups;
+mod layout;
 mod over;
 mod packages;
 mod peek;
@@ -33,14 +36,16 @@ mod time;
 mod top;
 mod tree;
 
-pub use boxes::{BoxOptions, Boxes, FlameBox, Siblings};
+pub use boxes::{BoxOptions, BoxTree, Boxes, FlameBox, Siblings};
 pub use cancel::Cancel;
 pub use columns::{ColumnRequest, Columns, Measure, RowValues, TableColumn, TypeColumn};
 pub use coverage::{Coverage, Covered};
 pub use diff::{
     Change, Diff, DiffBox, DiffBoxes, DiffContent, DiffFrame, DiffName, DiffNode, DiffOptions,
-    DiffRow, DiffTree, Scale, Side,
+    DiffRow, DiffTree, Renamed, Scale, Side,
 };
+pub use expansion::Expansion;
+pub use file_names::clean_file_names;
 pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
 pub use frames::{Frame, Frames, Name, base_name, fold_inlined, is_kernel, label_text};
 pub use granularity::Granularity;
@@ -75,6 +80,8 @@ pub struct View<'a> {
     pub total: i64,
     /// The same for the samples of the profile, which passed the filter.
     pub kept_total: i64,
+    /// Number of the samples that [`View::leave_out_negative`] excludes.
+    pub left_out: usize,
     /// Calls of a function by itself are one frame in trees; false in a new view.
     pub collapse_recursion: bool,
     /// Ends the computation of models early.
@@ -118,6 +125,7 @@ impl<'a> View<'a> {
             frames,
             total: 0,
             kept_total: 0,
+            left_out: 0,
             collapse_recursion: false,
             cancel: cancel.clone(),
             least: i64::MIN,
@@ -134,8 +142,13 @@ impl<'a> View<'a> {
 
     /// Samples that have a value.
     pub fn samples(&self) -> impl Iterator<Item = ViewSample<'_>> {
+        self.samples_of_type(self.type_index)
+    }
+
+    /// The samples that have a value of another sample type, with that value.
+    fn samples_of_type(&self, type_index: usize) -> impl Iterator<Item = ViewSample<'_>> {
         let width = self.profile.sample_types.len().max(1);
-        let values = self.profile.values.iter().skip(self.type_index).step_by(width);
+        let values = self.profile.values.iter().skip(type_index).step_by(width);
         let samples = self.profile.samples.iter().zip(values).enumerate();
         let samples = samples.take_while(|&(row, _)| self.goes_on(row));
         let shown = move |v: i64| v != 0 && self.shows(v);
@@ -175,6 +188,7 @@ impl<'a> View<'a> {
     pub fn leave_out_negative(&mut self) -> usize {
         let count = self.samples().filter(|s| s.value < 0).count();
         if count > 0 {
+            self.left_out = count;
             self.least = 1;
             self.kept_total = self.sum();
             self.total = self.unfiltered().map_or(self.kept_total, |all| all.positive);

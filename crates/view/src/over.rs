@@ -74,7 +74,8 @@ impl Over {
     pub fn new(view: &View, options: &OverOptions) -> Over {
         let intervals = Intervals::new(view, options, 1);
         let top = Top::new(view, &intervals.top(options));
-        Over::with_rows(view, &top, intervals, &options.top.labels)
+        let samples = TypeSamples { view, type_index: view.type_index };
+        Over::with_rows(samples, &top, intervals, &options.top.labels)
     }
 
     /// The tables of several sample types, the view's first. They have the same rows: those of any
@@ -84,6 +85,7 @@ impl Over {
         let request = ColumnRequest { types: types.to_vec(), ..ColumnRequest::default() };
         let (top, columns) = Columns::new(view, &intervals.top(options), &request);
         let labels = &options.top.labels;
+        let samples = |type_index: usize| TypeSamples { view, type_index };
         if columns.types.is_empty() {
             let (kind, unit) = view.value_type();
             return vec![OverType {
@@ -91,7 +93,7 @@ impl Over {
                 unit: unit.to_owned(),
                 total: view.total,
                 kept_total: view.kept_total,
-                over: Over::with_rows(view, &top, intervals, labels),
+                over: Over::with_rows(samples(view.type_index), &top, intervals, labels),
             }];
         }
         let of_type = |column: &TypeColumn| {
@@ -103,20 +105,23 @@ impl Over {
             });
             let groups = top.groups.clone();
             let of_type = Top { rows: rows.collect(), groups, row_count: top.row_count, shown: 0 };
-            // Its frames have the ids of the first view's: both are made from the same locations.
-            let other = View::new(view.profile, column.type_index, view.frames.granularity);
             OverType {
                 kind: column.kind.clone(),
                 unit: column.unit.clone(),
                 total: column.total,
                 kept_total: column.kept_total,
-                over: Over::with_rows(&other, &of_type, intervals, labels),
+                over: Over::with_rows(samples(column.type_index), &of_type, intervals, labels),
             }
         };
         columns.types.iter().map(of_type).collect()
     }
 
-    fn with_rows(view: &View, top: &Top, intervals: Intervals, labels: &[String]) -> Over {
+    fn with_rows(
+        samples: TypeSamples<'_>,
+        top: &Top,
+        intervals: Intervals,
+        labels: &[String],
+    ) -> Over {
         let Intervals { interval, count, .. } = intervals;
         let mut over = Over {
             interval,
@@ -134,11 +139,12 @@ impl Over {
             self_values: vec![0; count],
             totals: vec![0; count],
         }));
-        over.fill(view, labels);
+        over.fill(samples, labels);
         over
     }
 
-    fn fill(&mut self, view: &View, labels: &[String]) {
+    fn fill(&mut self, samples: TypeSamples<'_>, labels: &[String]) {
+        let TypeSamples { view, type_index } = samples;
         let rows = self.rows.iter().enumerate();
         let index: FxHashMap<(u32, u32), usize> =
             rows.map(|(i, row)| ((row.frame, row.group), i)).collect();
@@ -151,7 +157,7 @@ impl Over {
         let mut parts: Vec<(usize, i64)> = Vec::new();
         // Number of the last sample that was added to each row's totals.
         let mut stamps = vec![0usize; self.rows.len()];
-        for (n, sample) in view.samples().enumerate() {
+        for (n, sample) in view.samples_of_type(type_index).enumerate() {
             if sample.times == TimesId::NONE {
                 self.without_time = self.without_time.saturating_add(sample.value);
                 continue;
@@ -192,6 +198,13 @@ impl Over {
         }
         add(&mut self.sums, parts);
     }
+}
+
+/// The samples of a view with their values of one sample type.
+#[derive(Clone, Copy)]
+struct TypeSamples<'v> {
+    view: &'v View<'v>,
+    type_index: usize,
 }
 
 /// The division of a recording.
@@ -264,8 +277,8 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Granularity;
     use crate::testing::phases;
+    use crate::{Cancel, Granularity};
 
     fn over(p: &profile::Profile, interval: u64, most: usize) -> Vec<(String, Vec<i64>, Vec<i64>)> {
         let view = View::new(p, 0, Granularity::FUNCTION);
@@ -330,6 +343,18 @@ mod tests {
             assert_eq!((&table.over.rows, &table.over.sums), (&alone.rows, &alone.sums));
         }
         assert_eq!(Over::of_types(&view, &options, &[1])[0].over.rows, tables[0].over.rows);
+    }
+
+    #[test]
+    fn the_signal_ends_the_tables_of_all_types() {
+        let p = phases();
+        let cancel = Cancel::new();
+        let view = View::cancelable(&p, 0, Granularity::FUNCTION, &cancel);
+        cancel.cancel();
+        let options = OverOptions { interval: 1_000_000, most: 60, top: TopOptions::default() };
+        let tables = Over::of_types(&view, &options, &[0, 1]);
+        let sums: Vec<&[i64]> = tables.iter().map(|t| t.over.sums.as_slice()).collect();
+        assert_eq!(sums, [[0; 3]; 2]);
     }
 
     #[test]

@@ -8,29 +8,31 @@ mod rust;
 
 use std::borrow::Cow;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{base_name, is_kernel};
 use profile::{Function, MappingId, Profile, StrId};
+
+/// Longest name that is examined, in bytes.
+const LONGEST: usize = 64 << 10;
 
 /// Replaces the name of each function by that of its package. Functions without one keep theirs.
 pub fn name_packages(profile: &mut Profile) {
     let homes = homes(profile);
     let go = go_mappings(profile, &homes);
-    let names: Vec<Option<String>> = profile
-        .functions
-        .iter()
-        .zip(&homes)
-        .map(|(function, home)| {
-            let texts = Texts::of(profile, function, *home);
-            let is_go = home.is_some_and(|mapping| go.contains(&mapping.0));
-            texts.package(is_go).map(Cow::into_owned)
-        })
-        .collect();
-    let mut has_package = vec![false; names.len()];
-    for (number, name) in names.into_iter().enumerate() {
-        let Some(name) = name else { continue };
-        let name = profile.strings.intern(&name);
+    // Many functions may share long texts.
+    let mut known: FxHashMap<(Function, StrId, bool), Option<StrId>> = FxHashMap::default();
+    let mut has_package = vec![false; profile.functions.len()];
+    for (number, home) in homes.iter().enumerate() {
+        let function = Function { start_line: 0, ..profile.functions[number] };
+        let is_go = home.is_some_and(|mapping| go.contains(&mapping.0));
+        let binary = home.map_or(StrId::EMPTY, |home| profile.mappings[home.0 as usize].file);
+        let name = known.entry((function, binary, is_go)).or_insert_with(|| {
+            let texts = Texts::of(profile, &function, binary);
+            let package = texts.package(is_go).map(Cow::into_owned);
+            package.map(|package| profile.strings.intern(&package))
+        });
+        let Some(name) = *name else { continue };
         has_package[number] = true;
         profile.functions[number] = Function { name, ..Function::default() };
     }
@@ -72,23 +74,22 @@ struct Texts<'p> {
 }
 
 impl<'p> Texts<'p> {
-    fn of(profile: &'p Profile, function: &Function, home: Option<MappingId>) -> Texts<'p> {
+    fn of(profile: &'p Profile, function: &Function, binary: StrId) -> Texts<'p> {
         let name = match function.name {
             StrId::EMPTY => function.system_name,
             name => name,
         };
-        let file = home.map(|mapping| profile.mappings[mapping.0 as usize].file);
         Texts {
             name: profile.str(name),
             system_name: profile.str(function.system_name),
             file: profile.str(function.filename),
-            binary: file.map_or("", |file| profile.str(file)),
+            binary: profile.str(binary),
         }
     }
 
     /// The package; `in_go`: the binary has functions of Go source files.
     fn package(&self, in_go: bool) -> Option<Cow<'p, str>> {
-        if is_kernel(self.binary) {
+        if is_kernel(self.binary) || self.name.len() > LONGEST {
             return None;
         }
         let extension =

@@ -3,11 +3,17 @@
 //! A line of inlined code has its value in the function that it was inlined from, and again below
 //! the line of the call in the function that it was inlined into.
 
+mod unnamed;
+
+use std::borrow::Cow;
+
 use regex::Regex;
 use rustc_hash::FxHashMap;
 
 use super::{Name, View, base_name};
 use profile::{LocationId, MappingId, StrId};
+
+pub use unnamed::UnnamedAddress;
 
 /// Levels of inlined functions that are kept below a line. A file could claim any number.
 const MAX_INLINED: usize = 64;
@@ -37,9 +43,21 @@ pub struct Selection {
     pub unit: Unit,
     /// For each frame of the view, whether it is selected.
     frames: Vec<bool>,
+    /// Of code without a name: the name of the one listing of all frames.
+    code: Option<Name>,
 }
 
 impl Selection {
+    /// The frames of the functions with this name. `None` if there are none.
+    pub fn of_function(view: &View, name: &str) -> Option<Selection> {
+        let is_it = |frame: usize| match view.frames.get(frame as u32).name {
+            Name::Function(id) => id != StrId::EMPTY && view.profile.str(id) == name,
+            _ => false,
+        };
+        let frames: Vec<bool> = (0..view.frames.len()).map(is_it).collect();
+        frames.contains(&true).then_some(Selection { unit: Unit::Function, frames, code: None })
+    }
+
     /// The frames that `what` selects: those of the functions with this name; else those of the
     /// source files with this path or these last parts of a path; else those of the functions whose
     /// names contain a match of it as a regular expression. `None` if there are none.
@@ -60,7 +78,7 @@ impl Selection {
         };
         let select = |unit: Unit, of: &mut dyn FnMut(usize) -> bool| {
             let frames: Vec<bool> = (0..view.frames.len()).map(of).collect();
-            frames.contains(&true).then_some(Selection { unit, frames })
+            frames.contains(&true).then_some(Selection { unit, frames, code: None })
         };
         let by_name = select(Unit::Function, &mut |frame| {
             named(function(frame), &mut exact, &|name| name == what)
@@ -150,6 +168,26 @@ pub struct Listing {
     pub addresses: Vec<AddressValue>,
     /// A mapping with code of it.
     pub mapping: Option<MappingId>,
+}
+
+impl Listing {
+    /// The name of its function; of code without one, binary and address.
+    pub fn name<'p>(&self, view: &View<'p>) -> Cow<'p, str> {
+        match self.function {
+            Name::Function(name) if name != StrId::EMPTY => view.profile.str(name).into(),
+            Name::Address(at) => {
+                let mapping = self.mapping.map(|m| &view.profile.mappings[m.0 as usize]);
+                let binary = mapping.map_or("", |mapping| view.profile.str(mapping.file));
+                format!("{}+{at:#x}", base_name(binary)).into()
+            }
+            _ => "[unknown]".into(),
+        }
+    }
+
+    /// True for code without a name.
+    pub fn is_unnamed(&self) -> bool {
+        matches!(self.function, Name::Address(_))
+    }
 }
 
 /// Listings of the selected functions or files, hottest first.
@@ -276,9 +314,10 @@ impl Cells<'_, '_> {
                 let known = self.files.get(&(frame.name, binary_of(view, id)));
                 frame.file = known.copied().unwrap_or_default();
             }
-            let function = match self.selection.unit {
-                Unit::Function => frame.name,
-                Unit::File => Name::Any,
+            let function = match (self.selection.code, self.selection.unit) {
+                (Some(code), _) => code,
+                (None, Unit::Function) => frame.name,
+                (None, Unit::File) => Name::Any,
             };
             let innermost = at == 0;
             let listing = self.touch(Key::Listing(function, frame.file), mapping, innermost);

@@ -1,5 +1,7 @@
 //! A part of a recording: the samples within a range of time.
 
+use std::fmt;
+
 use profile::{Profile, SampleRow, TimeTable, TimesId, share_of_times};
 
 /// A moment of a recording.
@@ -61,6 +63,32 @@ impl TimePoint {
     }
 }
 
+/// As [`TimeRange::parse`] reads it: `1.5s`, `20ms`, `10%`.
+impl fmt::Display for TimePoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            TimePoint::Part(part) => write!(f, "{}%", part * 100.0),
+            TimePoint::Micros(n) if n.is_multiple_of(1_000_000) => write!(f, "{}s", n / 1_000_000),
+            TimePoint::Micros(n) if n.is_multiple_of(1000) && n < 1_000_000 => {
+                write!(f, "{}ms", n / 1000)
+            }
+            TimePoint::Micros(n) if n < 1000 => write!(f, "{n}us"),
+            TimePoint::Micros(n) => {
+                let text = format!("{}.{:06}", n / 1_000_000, n % 1_000_000);
+                write!(f, "{}s", text.trim_end_matches('0'))
+            }
+        }
+    }
+}
+
+/// As [`TimeRange::parse`] reads it, with a beginning.
+impl fmt::Display for TimeRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..", self.from)?;
+        if self.until == TimePoint::Micros(u64::MAX) { Ok(()) } else { self.until.fmt(f) }
+    }
+}
+
 impl TimeRange {
     /// Reads `2s..5s`, `2s..`, `..500ms`, `10%..20%`.
     ///
@@ -83,6 +111,11 @@ impl TimeRange {
         };
         if order { Ok(TimeRange { from, until }) } else { Err("the range is empty".to_owned()) }
     }
+
+    /// Its beginning in a recording, in microseconds since the start of that.
+    pub fn start(self, profile: &Profile) -> u64 {
+        self.from.micros(length_micros(profile))
+    }
 }
 
 /// Length of a recording in microseconds; without one, up to its last sample.
@@ -96,7 +129,7 @@ pub fn length_micros(profile: &Profile) -> u64 {
 pub fn select_time(profile: Profile, range: TimeRange) -> TimePart {
     let mut profile = profile;
     let length = length_micros(&profile);
-    let from = range.from.micros(length);
+    let from = range.start(&profile);
     let until = range.until.micros(length);
     let width = profile.sample_types.len();
     let times = std::mem::take(&mut profile.times);
@@ -157,7 +190,10 @@ mod tests {
         ];
         for (text, from, until) in cases {
             assert_eq!(range(text), TimeRange { from, until }, "{text}");
+            assert_eq!(range(&range(text).to_string()), TimeRange { from, until }, "{text}");
         }
+        let written = ["..1500ms", "7us..50%", "2s.."].map(|text| range(text).to_string());
+        assert_eq!(written, ["0s..1.5s", "7us..50%", "2s.."]);
         for text in ["", "5s", "5s..2s", "1s..1s", "-1s..", "a..b", "101%..", "1e300s..", "1s..NaN"]
         {
             assert!(TimeRange::parse(text).is_err(), "{text}");

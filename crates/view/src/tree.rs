@@ -5,6 +5,7 @@ mod order;
 
 pub use order::Ordered;
 
+use super::layout::least_width;
 use super::{ByState, States, View};
 use profile::StrId;
 
@@ -48,7 +49,7 @@ impl Cut {
         match self {
             Cut::Nothing => true,
             Cut::Percent(least) => view.percent(total).abs() >= least,
-            Cut::Width(least) => total as f64 >= (tree_total as f64 * least / 100.0).max(1.0),
+            Cut::Width(least) => total as f64 >= least_width(tree_total, least),
         }
     }
 }
@@ -59,6 +60,9 @@ pub struct Tree {
     pub nodes: Vec<Node>,
     /// Number of omitted children, each counted once with its subtree.
     pub left_out: usize,
+    /// Number of nodes whose children are beyond the limit of a tree, and are one node
+    /// [`Name::BeyondLimit`](super::Name::BeyondLimit).
+    pub beyond_limit: usize,
     /// Its direction. In a tree of callers, a node's total is the self value of the chain's first
     /// function in this context.
     pub direction: Direction,

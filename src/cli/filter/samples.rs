@@ -7,6 +7,7 @@ use regex::Regex;
 use super::super::output::Output;
 use super::super::time::TimeArgs;
 use super::super::{summary, usage};
+use crate::report::text::regex_reason;
 use profile::Profile;
 use sys::printed::Stderr;
 use view::{Condition, Filter, Selector, TagError, TagMatch};
@@ -113,6 +114,8 @@ impl SampleArgs {
             thread: selector(&self.thread),
             process: selector(&self.process),
             binary: selector(&self.binary),
+            // Selected before: the beginning of the part is needed, too.
+            time: None,
         })
     }
 
@@ -146,22 +149,15 @@ impl SampleArgs {
             Condition::Thread => self.thread.clone(),
             Condition::Process => self.process.clone(),
             Condition::Binary => self.binary.clone(),
+            Condition::Time => self.time.text(),
         }
     }
 
     /// The sentence about a condition that nothing meets.
     fn unmatched(&self, condition: Condition) -> String {
         let value = self.value(condition).unwrap_or_default();
-        let found = match condition {
-            Condition::TagFocus | Condition::TagIgnore => "sample matches",
-            Condition::TagShow | Condition::TagHide => "label matches",
-            Condition::TagRoot | Condition::TagLeaf => "sample has such a label",
-            Condition::Thread => "thread matches",
-            Condition::Process => "process matches",
-            Condition::Binary => "binary matches",
-            _ => "frame matches",
-        };
-        format!("--{} {}: no {found}", condition.name(), super::super::shell_word(&value))
+        let value = super::super::shell_word(&value);
+        format!("--{} {value}: {}", condition.name(), condition.nothing_found())
     }
 }
 
@@ -206,9 +202,8 @@ fn tag_match(option: &str, text: Option<&str>) -> anyhow::Result<Option<TagMatch
 }
 
 fn not_a_regex(option: &str, text: &str, error: &regex::Error) -> anyhow::Error {
-    let message = error.to_string();
-    let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
-    usage(format!("{option}: {text:?} is not a regular expression: {last}"))
+    let reason = regex_reason(error);
+    usage(format!("{option}: {text:?} is not a regular expression: {reason}"))
 }
 
 #[cfg(test)]

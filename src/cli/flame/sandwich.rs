@@ -6,7 +6,7 @@ use crate::cli::usage;
 use crate::report::colors::Scheme;
 use crate::report::flame::FlameOptions;
 use crate::report::{flame, json, sandwich as text, summary as of_view};
-use view::{Cut, Sandwich, SandwichBoxes, Siblings, View, named_frames};
+use view::{Cut, Sandwich, SandwichBoxes, View, named_frames};
 
 impl DrawArgs {
     /// Draws the callers and the callees of the functions `wanted`. The number of bytes written.
@@ -40,7 +40,7 @@ impl DrawArgs {
             title: self.title.clone().unwrap_or_else(|| format!("Sandwich of {of_functions}")),
             subtitle: format!("{} · {}", of_view::title(view), text::totals(view, &sandwich)),
             inverted: self.inverted,
-            order: if self.left_heavy { Siblings::LeftHeavy } else { Siblings::Name },
+            order: self.order(),
             width: self.width.map(|w| w as usize),
             min_width: self.min_width,
             scheme: self.colors.unwrap_or_default(),

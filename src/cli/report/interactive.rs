@@ -1,5 +1,6 @@
 //! `prof report` on a terminal: the interactive views.
 
+use std::fs::File;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,36 +8,39 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::super::filter::FilterArgs;
+use super::super::diff::common_types;
+use super::super::filter::{FilterArgs, OpenedFile};
 use super::super::sort::check_labels;
 use super::super::symbol_args::debuginfod_client;
+use super::super::time;
 use super::{Args, DEFAULT_FILE, Plan};
-use crate::report::terminal::{self, Base, CodeOptions, Opened, Page, Rows, Shown, Start, Values};
+use crate::report::diff::of_renamed;
+use crate::report::terminal::{
+    self, Base, CodeOptions, Opened, Page, Rows, Shown, Start, TextTable, Values,
+};
 use code::text::SourcePaths;
 use profile::Profile;
 use symbols::SymbolOptions;
 use sys::printed::{self, Stderr};
-use view::{Granularity, Scale, Sort};
+use view::{ColumnRequest, Diff, Granularity, Renamed, Scale, Sort};
 
-/// True if an option asks for text.
-pub(super) fn asks_for_text(args: &Args) -> bool {
+/// True if an option selects text.
+pub(super) fn selects_text(args: &Args) -> bool {
     args.stdio
         || args.json
         || args.header
         || args.header_only
         || args.output.is_some()
-        || args.over.is_some()
-        || args.collapse_recursion
         || args.nodecount.is_some()
         || args.percent_limit.is_some()
-        || args.columns.is_given()
-        || args.filter.sample_type.as_ref().is_some_and(|kinds| kinds.contains(','))
         || args.no_children
 }
 
 /// True if the terminal can show the interactive views: it can move its cursor, and there are keys.
 pub fn has_terminal() -> bool {
-    if !printed::stdout_is_terminal() || !std::io::stdin().is_terminal() {
+    // Without a terminal on standard input, keys come from that of the session, as with less.
+    let has_keys = || std::io::stdin().is_terminal() || File::open("/dev/tty").is_ok();
+    if !printed::stdout_is_terminal() || !has_keys() {
         return false;
     }
     let term = std::env::var_os("TERM").unwrap_or_default();
@@ -51,7 +55,7 @@ pub fn has_terminal() -> bool {
     !dumb
 }
 
-/// The first page of the interactive views; `None`: text is printed, because an option asks for it,
+/// The first page of the interactive views; `None`: text is printed, because an option selects it,
 /// the terminal cannot show them, or they do not have what the options select.
 pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
     let Some(shown) = shown(args, plan).filter(|_| has_terminal()) else { return Ok(None) };
@@ -59,26 +63,53 @@ pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
         file: listed(&plan.files),
         shown,
         filters: args.filter.added(),
+        collapses_recursion: args.collapse_recursion,
         code: args.source.options()?,
     }))
 }
 
 fn shown(args: &Args, plan: &Plan) -> Option<Shown> {
     // The interactive views find functions by their names.
-    if asks_for_text(args) || plan.granularity.package {
+    let is_table = args.view.chosen.is_none() && plan.direction.is_none();
+    if selects_text(args) || plan.granularity.package && !is_table {
         return None;
     }
-    let table = |rows| Some(Shown::Table { rows, order: plan.order.into() });
+    let has_columns = args.over.is_some() || args.columns.is_given() || has_types(args);
+    if has_columns && !is_table {
+        return None;
+    }
+    let rows = rows(plan.granularity, &plan.labels).filter(|_| !has_columns);
     match (args.view.chosen, plan.direction, plan.labels.as_slice()) {
         (Some("sandwich"), ..) => args.view.argument.clone().map(Shown::Sandwich),
         (Some("states"), ..) => Some(Shown::States(match plan.order {
             Sort::Name => Sort::Name.into(),
             _ => Sort::Total.into(),
         })),
+        (Some("peek"), ..) => args.view.argument.clone().map(Shown::Peek),
         (Some(name), ..) => Page::named(name).map(Shown::Text),
         (None, Some(direction), []) => Some(Shown::Tree(direction)),
-        (None, None, labels) => table(rows(plan.granularity, labels)?),
-        _ => None,
+        (None, Some(_), _) => None,
+        (None, None, _) => Some(match rows {
+            Some(rows) => Shown::Table { rows, order: plan.order.into() },
+            None => Shown::TextTable(text_table(args, plan)),
+        }),
+    }
+}
+
+/// True if several sample types are requested.
+fn has_types(args: &Args) -> bool {
+    args.filter.sample_type.as_ref().is_some_and(|kinds| kinds.contains(','))
+}
+
+/// The table that these options select. Its columns follow from the profile.
+fn text_table(args: &Args, plan: &Plan) -> TextTable {
+    TextTable {
+        granularity: plan.granularity,
+        names_packages: args.filter.has_to_name_packages(plan.granularity),
+        labels: plan.labels.clone(),
+        sort: plan.order,
+        columns: ColumnRequest::default(),
+        over: args.over_request(plan),
     }
 }
 
@@ -93,6 +124,7 @@ fn listed(files: &[PathBuf]) -> String {
 pub(in crate::cli) fn rows(granularity: Granularity, labels: &[String]) -> Option<Rows> {
     match (labels, granularity) {
         ([label], Granularity::NONE) => Some(Rows::Label(label.clone())),
+        (_, Granularity { package: true, .. }) => None,
         ([], Granularity { line: true, .. }) => Some(Rows::Lines),
         ([], Granularity::FUNCTION) => Some(Rows::Functions),
         ([], Granularity { function: false, binary: true, .. }) => Some(Rows::Binaries),
@@ -139,37 +171,46 @@ pub(in crate::cli) fn compare(
     start: Start,
 ) -> anyhow::Result<ExitCode> {
     filter.filter()?;
-    terminal::run(start, move || {
-        let Files { sides, scale, absolute } = files;
-        let mut notes = Vec::new();
-        let mut read = |file: &PathBuf| -> anyhow::Result<Arc<Profile>> {
-            let is_default = file.as_os_str() == DEFAULT_FILE;
-            let files = if is_default { &[] } else { std::slice::from_ref(file) };
-            let (profile, of_file) = filter.open(files)?;
-            notes.extend(of_file);
-            Ok(Arc::new(profile))
-        };
-        let [before, after] = &sides;
-        let before = before.iter().map(&mut read).collect::<anyhow::Result<Vec<_>>>()?;
-        let mut after = after.iter().map(&mut read).collect::<anyhow::Result<Vec<_>>>()?;
-        let profile = match after.as_slice() {
-            [_] => {
-                let only = after.remove(0);
-                Arc::try_unwrap(only).unwrap_or_else(|shared| Profile::clone(&shared))
-            }
-            several => {
-                let several = several.iter().map(|profile| Profile::clone(profile)).collect();
-                profile::merge(several).context("the profiles cannot be merged")?
-            }
-        };
-        let type_index = filter.type_index(&profile)?;
-        let names = |files: &Vec<PathBuf>| {
-            files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
-        };
-        let files = [names(&sides[0]), names(&sides[1])];
-        let base = Some(Base { before, after, files, scale, absolute });
-        Ok(Opened { profile, base, type_index, notes })
-    })
+    terminal::run(start, move || open_difference(&filter, &files))
+}
+
+/// Reads the files of a comparison.
+fn open_difference(filter: &FilterArgs, files: &Files) -> anyhow::Result<Opened> {
+    let Files { sides, scale, absolute } = files;
+    let mut notes = Vec::new();
+    let mut read = |file: &PathBuf| -> anyhow::Result<Profile> {
+        let is_default = file.as_os_str() == DEFAULT_FILE;
+        let files = if is_default { &[] } else { std::slice::from_ref(file) };
+        let opened = filter.open(files)?;
+        notes.extend(opened.notes);
+        Ok(opened.profile)
+    };
+    let all: Vec<&PathBuf> = sides.iter().flatten().collect();
+    let mut before = all.iter().map(|file| read(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    let types = common_types(&before, &all, filter)?;
+    let mut after = before.split_off(sides[0].len());
+    let renamed = Renamed::unite(&mut before, &after);
+    notes.extend(renamed.as_ref().map(of_renamed));
+    let type_after = types[before.len()];
+    let (profile, type_index) = match after.as_slice() {
+        [_] => (after.remove(0), type_after),
+        several => {
+            let merged = profile::merge(several.to_vec());
+            let merged = merged.context("the profiles cannot be merged")?;
+            // It has only the sample types that all of them have.
+            let types = Diff::common_type(&[&several[0], &merged], 0, type_after);
+            (merged, types.map_or(0, |types| types[1]))
+        }
+    };
+    let shared = |side: Vec<Profile>| side.into_iter().map(Arc::new).collect();
+    let (before, after) = (shared(before), shared(after));
+    let names = |files: &Vec<PathBuf>| {
+        files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
+    };
+    let files = [names(&sides[0]), names(&sides[1])];
+    let (scale, absolute) = (*scale, *absolute);
+    let base = Some(Base { before, after, files, scale, absolute, renamed });
+    Ok(Opened { profile, base, shown: None, type_index, notes })
 }
 
 /// Places of source files and binaries, for the views of source.
@@ -215,10 +256,84 @@ impl SourceArgs {
 pub(super) fn run(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCode> {
     // Wrong options are an error before the screen is entered.
     args.filter.filter()?;
+    let first = start.shown.clone();
     terminal::run(start, move || {
-        let (profile, notes) = args.filter.open(&plan.files)?;
+        let OpenedFile { profile, notes } = args.filter.open(&plan.files)?;
         check_labels(&profile, &plan.must_exist)?;
-        let type_index = args.filter.type_index(&profile)?;
-        Ok(Opened { profile, base: None, type_index, notes })
+        let Shown::TextTable(mut table) = first else {
+            let type_index = args.filter.type_index(&profile)?;
+            return Ok(Opened { profile, base: None, shown: None, type_index, notes });
+        };
+        if table.over.is_some() {
+            time::check("--over", &profile)?;
+        }
+        table.columns = args.columns.request(&profile, args.filter.type_indices(&profile)?)?;
+        let type_index = table.columns.types[0];
+        let shown = Some(Shown::TextTable(table));
+        Ok(Opened { profile, base: None, shown, type_index, notes })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::diff::Sides;
+    use super::*;
+    use clap::Parser;
+    use profile::{Builder, Column, LabelSetId};
+    use std::fs::File;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        filter: FilterArgs,
+    }
+
+    /// A file with these sample types; the first is the default.
+    fn file(directory: &tempfile::TempDir, name: &str, kinds: &[&str]) -> PathBuf {
+        let types: Vec<(&str, &str)> = kinds.iter().map(|kind| (*kind, "count")).collect();
+        let mut builder = Builder::new(&types);
+        let main = builder.named_location("main");
+        builder.add(&[main], LabelSetId::EMPTY, Column(0), 1);
+        builder.profile.default_sample_type = builder.profile.strings.intern(kinds[0]);
+        let path = directory.path().join(name);
+        formats::pprof::write(&builder.finish(None), File::create(&path).unwrap()).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_terminal_compares_the_sample_type_that_text_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = file(&directory, "base", &["cpu", "samples"]);
+        let more = file(&directory, "more", &["wall", "samples", "cpu"]);
+        let swapped = file(&directory, "swapped", &["samples", "cpu"]);
+        let open = |sides: &[Vec<PathBuf>; 2], kind: &str| {
+            let Line { filter } =
+                Line::parse_from(["x", "--type", kind].into_iter().take(if kind.is_empty() {
+                    1
+                } else {
+                    3
+                }));
+            let text = Sides::load(sides, &filter).map(|sides| sides.types);
+            let files = Files { sides: sides.clone(), scale: Scale::AsRecorded, absolute: false };
+            (
+                text.map_err(|e| e.to_string()),
+                open_difference(&filter, &files).map_err(|e| e.to_string()),
+            )
+        };
+        let one = |file: &PathBuf| vec![file.clone()];
+        for (after, kind, expected) in [(&more, "", 2), (&swapped, "", 1), (&more, "samples", 1)] {
+            let (text, opened) = open(&[one(&base), one(after)], kind);
+            assert_eq!(text.unwrap()[1], expected, "{after:?}");
+            assert_eq!(opened.unwrap().type_index, expected, "{after:?}");
+        }
+        // The sum of both has samples and cpu.
+        let (text, opened) = open(&[one(&base), vec![more.clone(), swapped.clone()]], "");
+        assert_eq!(text.unwrap(), [0, 2, 1]);
+        let Opened { profile, type_index, .. } = opened.unwrap();
+        assert_eq!(profile.str(profile.sample_types[type_index].kind), "cpu");
+        let (text, opened) = open(&[one(&more), one(&base)], "");
+        let error = text.unwrap_err();
+        assert!(error.contains("has no sample type \"wall\""), "{error}");
+        assert_eq!(opened.err(), Some(error));
+    }
 }

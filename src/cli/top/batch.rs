@@ -11,6 +11,7 @@ use super::keeper::Keeper;
 use super::recorder::{Message, Recorder};
 use crate::cli::record;
 use crate::cli::sort::{Grouping, check_labels};
+use crate::cli::time::TimeArgs;
 use crate::report::views::{self, OutputFormat, Request};
 use crate::sampler::Recording;
 use profile::{LiveWindow, Profile};
@@ -39,7 +40,7 @@ impl Inbox {
         while keeper.is_naming() {
             let left = end.saturating_duration_since(Instant::now());
             match self.messages.recv_timeout(left) {
-                Ok(Message::Named(request)) => keeper.named(&request),
+                Ok(Message::Named(_, request)) => keeper.named(&request),
                 Ok(other) => self.waiting.push_back(other),
                 Err(_) => return,
             }
@@ -54,14 +55,15 @@ pub fn run(
     names: SymbolOptions,
     grouping: &Grouping,
 ) -> anyhow::Result<ExitCode> {
-    let Recorder { messages, sender, flags, is_whole_machine } = recorder;
-    let mut keeper = Keeper::new(names, sender, is_whole_machine)?;
+    let Recorder { messages, sender, running, .. } = recorder;
+    let mut keeper = Keeper::new(names, sender, &running)?;
+    let flags = running.flags;
     let mut inbox = Inbox { messages, waiting: VecDeque::new() };
     let mut tables = 0;
     let mut ended: Option<Recording> = None;
     while let Some(message) = inbox.next() {
         match message {
-            Message::Part(part) => {
+            Message::Part(_, part) => {
                 let is_enough = args.iterations.is_some_and(|most| tables >= most);
                 // The rest after the last whole interval.
                 let is_rest = part.lasted * 2 < args.interval && tables > 0;
@@ -82,12 +84,12 @@ pub fn run(
                     flags.end();
                 }
             }
-            Message::Named(request) => keeper.named(&request),
-            Message::Ended(recorded) => {
+            Message::Named(_, request) => keeper.named(&request),
+            Message::Ended(_, recorded) => {
                 ended = Some((*recorded)?);
                 break;
             }
-            Message::Started | Message::Control(_) | Message::Quit => {}
+            Message::Started(..) | Message::Note(_) | Message::Control(_) | Message::Quit => {}
         }
     }
     let Some(Recording { exit, running, .. }) = ended else { return Ok(ExitCode::SUCCESS) };
@@ -120,7 +122,7 @@ fn print(
         direction: None,
         granularity: grouping.granularity,
         labels: &grouping.labels,
-        sort: grouping.order,
+        order: grouping.order.into(),
         children: true,
         rows: args.nodecount,
         min_percent: None,
@@ -130,7 +132,7 @@ fn print(
     };
     let mut view = View::new(&profile, type_index, request.granularity);
     if view.kept_total == 0 && !args.json {
-        writeln!(out, "{}", crate::cli::report::nothing_to_show(&view))?;
+        writeln!(out, "{}", crate::cli::report::nothing_to_show(&view, &TimeArgs::default()))?;
     } else {
         (views::find(None, &request).write)(&request, &mut view, &mut out)?;
     }

@@ -1,22 +1,24 @@
 //! `prof top` on a terminal: the views of `prof report`, with a newer profile each second.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::Args;
 use super::keeper::Keeper;
-use super::recorder::{Message, Recorder};
+use super::recorder::{Message, Number, Recorder, Running, Starter};
+use super::{Args, other_data};
 use crate::cli::filter::FilterArgs;
 use crate::cli::record;
 use crate::cli::report::interactive::rows;
 use crate::cli::sort::Grouping;
+use crate::cli::target::TargetArgs;
 use crate::report::terminal::{
     self, Control, LiveSource, LiveStatus, Opened, Shown, Start, Update,
 };
-use crate::sampler::Recording;
-use profile::LiveWindow;
+use crate::sampler::{LivePart, Recording};
+use profile::{LiveWindow, NameRequest};
 use symbols::SymbolOptions;
 use sys::os;
 
@@ -36,21 +38,40 @@ pub fn shown(grouping: &Grouping) -> Option<Shown> {
 /// Shows the views until the user ends them.
 pub fn run(
     args: &Args,
+    target: TargetArgs,
     recorder: Recorder,
     names: SymbolOptions,
     start: Start,
 ) -> anyhow::Result<ExitCode> {
-    let Recorder { messages, sender, flags, is_whole_machine } = recorder;
-    let keeper = Keeper::new(names, sender.clone(), is_whole_machine)?;
+    let Recorder { messages, sender, running, command, starter } = recorder;
+    let keeper = Keeper::new(names.clone(), sender.clone(), &running)?;
     let (updates, source) = mpsc::channel();
     let window = args.window(LiveWindow::Recent);
     let status = LiveStatus { window, interval: args.interval, ..LiveStatus::default() };
-    let ready = flags.clone();
     thread::scope(|scope| {
+        let data = OtherData {
+            target,
+            names,
+            sender: sender.clone(),
+            began: Instant::now(),
+            starter,
+            command,
+            starting: None,
+            first: None,
+        };
         let filter = &args.filter;
         let showing = scope.spawn(move || {
-            let mut show = Show { keeper, filter, updates, status, is_shown: false };
-            show.run(&messages, &|| ready.set_ready())
+            let mut show = Show {
+                keeper,
+                filter,
+                updates,
+                status,
+                shown: ShownData::Nothing,
+                running,
+                ended: None,
+                data,
+            };
+            show.run(&messages)
         });
         let control = sender.clone();
         let source = LiveSource {
@@ -58,18 +79,73 @@ pub fn run(
             control: Box::new(move |request| drop(control.send(Message::Control(request)))),
         };
         let start = Start { filters: filter.added(), ..start };
+        let quit = QuitOnDrop(sender);
         let ended = terminal::run_live(start, source);
-        flags.end();
-        drop(sender.send(Message::Quit));
+        drop(quit);
         let recorded = showing.join().ok().flatten();
         let code = ended?;
         let Some(Recording { exit, running, .. }) = recorded.transpose()? else { return Ok(code) };
-        if let Some(pid) = running {
+        // After a switch to other data, the COMMAND may have ended without its recording.
+        let exit = exit.or_else(|| os::reap(running?));
+        if let Some(pid) = running.filter(|_| exit.is_none()) {
             // ^C on the terminal, which reaches a COMMAND of prof record, was a key here.
             os::kill(pid, libc::SIGINT).ok();
         }
         Ok(record::exit_code(exit, None))
     })
+}
+
+/// Ends the thread that [`Show`] runs on, also when a panic ends the views.
+struct QuitOnDrop(Sender<Message>);
+
+impl Drop for QuitOnDrop {
+    fn drop(&mut self) {
+        self.0.send(Message::Quit).ok();
+    }
+}
+
+/// The data that the views show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ShownData {
+    /// None yet.
+    Nothing,
+    /// That of the recording before.
+    Former,
+    /// That of the recording that goes on.
+    Current,
+}
+
+/// What is needed to record other data.
+struct OtherData {
+    target: TargetArgs,
+    names: SymbolOptions,
+    sender: Sender<Message>,
+    began: Instant,
+    starter: Starter,
+    /// PID of the COMMAND.
+    command: Option<i32>,
+    /// The recording that begins while the former goes on.
+    starting: Option<Running>,
+    /// The end of the recording that has started the COMMAND, if others followed.
+    first: Option<anyhow::Result<Recording>>,
+}
+
+impl OtherData {
+    /// Begins a recording of what was typed.
+    fn start(&mut self, typed: &str, has_ended: bool) -> anyhow::Result<()> {
+        anyhow::ensure!(self.starting.is_none(), "another recording begins already");
+        let mut target = other_data::parse(typed, &self.target)?;
+        if let Some(pid) = self.command {
+            // It runs: only its processes can be recorded from now on.
+            (target.pid, target.tree, target.command) = (vec![pid], true, Vec::new());
+        }
+        target.delay = None;
+        if let Some(duration) = target.duration.filter(|_| !has_ended) {
+            target.duration = Some(duration.saturating_sub(self.began.elapsed()));
+        }
+        self.starting = Some(self.starter.start_another(target)?);
+        Ok(())
+    }
 }
 
 /// Sends profiles to the views.
@@ -78,49 +154,118 @@ struct Show<'a> {
     filter: &'a FilterArgs,
     updates: Sender<Update>,
     status: LiveStatus,
-    is_shown: bool,
+    shown: ShownData,
+    /// The recording that is shown.
+    running: Running,
+    /// Its end.
+    ended: Option<anyhow::Result<Recording>>,
+    data: OtherData,
 }
 
 impl Show<'_> {
-    /// Handles messages until the views and the recording have ended; returns the recording.
-    fn run(
-        &mut self,
-        messages: &Receiver<Message>,
-        set_ready: &dyn Fn(),
-    ) -> Option<anyhow::Result<Recording>> {
-        let mut ended = None;
+    /// Handles messages until the views and the recording have ended; returns the recording that
+    /// has started the COMMAND, or else the last one.
+    fn run(&mut self, messages: &Receiver<Message>) -> Option<anyhow::Result<Recording>> {
         while let Ok(message) = messages.recv() {
             match message {
-                Message::Part(part) => {
-                    self.keeper.add(*part);
-                    self.send_status();
-                    // The first one with names, if they come soon.
-                    let is_late = self.keeper.elapsed > NAMES;
-                    if self.is_shown || is_late || !self.keeper.is_naming() {
-                        self.send_profile();
-                    }
-                    set_ready();
+                Message::Part(number, part) if number == self.running.number => self.add(*part),
+                Message::Named(number, request) if number == self.running.number => {
+                    self.named(&request);
                 }
-                Message::Named(request) => {
-                    self.keeper.named(&request);
-                    if !self.is_shown {
-                        self.send_profile();
-                    }
-                }
+                // Of the recording before.
+                Message::Part(..) | Message::Named(..) => {}
                 Message::Control(Control::NextWindow) => self.next_window(),
                 Message::Control(Control::Pause) => self.pause(),
-                Message::Ended(recorded) => {
-                    self.status.has_ended = true;
-                    self.send_status();
-                    self.send_profile();
-                    ended = Some(*recorded);
+                Message::Control(Control::Record(typed)) => {
+                    if let Err(error) = self.data.start(&typed, self.status.has_ended) {
+                        self.say(format!("{error:#}"));
+                    }
                 }
-                Message::Started => {}
-                Message::Quit if ended.is_some() => return ended,
-                Message::Quit => return wait_for_end(messages),
+                Message::Note(note) => self.say(note),
+                Message::Started(number, _) => {
+                    if let Err(error) = self.started(number) {
+                        self.say(format!("{error:#}"));
+                    }
+                }
+                Message::Ended(number, recorded) => {
+                    self.ended(number, *recorded);
+                    self.name_rest();
+                }
+                Message::Quit => {
+                    self.wait_for_end(messages);
+                    break;
+                }
             }
         }
-        ended
+        self.data.first.take().or(self.ended.take())
+    }
+
+    fn add(&mut self, part: LivePart) {
+        self.keeper.add(part);
+        self.send_status();
+        // The first one with names, if they come soon.
+        let is_late = self.keeper.elapsed > NAMES;
+        if self.shown == ShownData::Current || is_late || !self.keeper.is_naming() {
+            self.send_profile();
+        }
+        self.running.flags.set_ready();
+    }
+
+    /// Takes over names. The next part shows them, or, after the last one, nothing else.
+    fn named(&mut self, request: &NameRequest) {
+        self.keeper.named(request);
+        if self.shown != ShownData::Current || self.status.has_ended {
+            self.send_profile();
+        }
+        self.name_rest();
+    }
+
+    /// Looks up the names that are left, if the recording has ended.
+    fn name_rest(&mut self) {
+        if self.status.has_ended {
+            self.keeper.name_rest();
+        }
+    }
+
+    /// Shows the data of a recording that has started; the one before ends.
+    fn started(&mut self, number: Number) -> anyhow::Result<()> {
+        let Some(other) = self.data.starting.take_if(|other| other.number == number) else {
+            return Ok(());
+        };
+        self.running.flags.end();
+        let names = SymbolOptions { stop: Arc::default(), ..self.data.names.clone() };
+        self.keeper = Keeper::new(names, self.data.sender.clone(), &other)?;
+        self.running = other;
+        let former = self.ended.take();
+        self.data.first = self.data.first.take().or(former);
+        self.status.has_ended = false;
+        self.status.is_paused = false;
+        self.shown = match self.shown {
+            ShownData::Nothing => ShownData::Nothing,
+            _ => ShownData::Former,
+        };
+        self.send_status();
+        Ok(())
+    }
+
+    fn ended(&mut self, number: Number, recorded: anyhow::Result<Recording>) {
+        let starting = self.data.starting.take_if(|other| other.number == number);
+        if number == self.running.number {
+            self.status.has_ended = true;
+            self.send_status();
+            self.send_profile();
+            self.ended = Some(recorded);
+        } else if starting.is_some() {
+            let reason = recorded.map_or_else(|e| format!("{e:#}"), |_| "the target ended".into());
+            self.say(reason);
+        } else if number == 0 {
+            self.data.first = Some(recorded);
+        }
+    }
+
+    fn say(&mut self, message: String) {
+        // The views may have ended.
+        self.updates.send(Update::Message(message)).ok();
     }
 
     fn next_window(&mut self) {
@@ -153,27 +298,39 @@ impl Show<'_> {
 
     fn send_window(&mut self) {
         let mut profile = self.keeper.profile(self.status.window);
-        self.filter.dress(&mut profile);
-        let update = match self.filter.type_index(&profile) {
-            Ok(type_index) => Update::Profile(Box::new(Opened {
-                profile,
-                base: None,
-                type_index,
-                notes: Vec::new(),
-            })),
+        self.filter.prepare_for_views(&mut profile);
+        let type_index = match self.filter.type_index(&profile) {
+            // The other data may not have the type that was given.
+            Err(_) if self.running.number > 0 => Ok(profile.default_type_index()),
+            given => given,
+        };
+        let update = match type_index {
+            Ok(type_index) => {
+                let opened =
+                    Opened { profile, base: None, shown: None, type_index, notes: Vec::new() };
+                let former = std::mem::replace(&mut self.shown, ShownData::Current);
+                match former {
+                    ShownData::Former => Update::OtherTypes(Box::new(opened)),
+                    _ => Update::Profile(Box::new(opened)),
+                }
+            }
             Err(error) => Update::Message(format!("{error:#}")),
         };
-        self.is_shown = true;
+        // The views may have ended.
         self.updates.send(update).ok();
     }
-}
 
-fn wait_for_end(messages: &Receiver<Message>) -> Option<anyhow::Result<Recording>> {
-    loop {
-        match messages.recv_timeout(END) {
-            Ok(Message::Ended(recorded)) => return Some(*recorded),
-            Ok(_) => {}
-            Err(_) => return None,
+    /// Ends the recordings, and waits until they have ended.
+    fn wait_for_end(&mut self, messages: &Receiver<Message>) {
+        self.running.flags.end();
+        self.data.starting.iter().for_each(|other| other.flags.end());
+        let is_first = self.running.number == 0;
+        while self.ended.is_none() || (!is_first && self.data.first.is_none()) {
+            match messages.recv_timeout(END) {
+                Ok(Message::Ended(number, recorded)) => self.ended(number, *recorded),
+                Ok(_) => {}
+                Err(_) => return,
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::cost::CostMeter;
 use super::names::Names;
-use super::recorder::Message;
+use super::recorder::{Message, Running};
 use crate::report::locks;
 use crate::sampler::{LivePart, Stats};
 use profile::{Diagnostics, LiveWindow, NameRequest, Profile, Windows, comment};
@@ -28,7 +28,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Without any data.
+    /// Without any data, for this recording.
     ///
     /// # Errors
     ///
@@ -36,18 +36,18 @@ impl Keeper {
     pub fn new(
         names: SymbolOptions,
         sender: Sender<Message>,
-        is_whole_machine: bool,
+        of: &Running,
     ) -> anyhow::Result<Keeper> {
         let mut cost = CostMeter::default();
         cost.read();
         Ok(Keeper {
             windows: Windows::default(),
-            names: Names::start(names, sender)?,
+            names: Names::start(names, of.number, sender)?,
             cost,
             stats: Stats::default(),
             last: Stats::default(),
             elapsed: Duration::ZERO,
-            is_whole_machine,
+            is_whole_machine: of.is_whole_machine,
         })
     }
 
@@ -73,6 +73,11 @@ impl Keeper {
     /// Takes over names that were looked up.
     pub fn named(&mut self, request: &NameRequest) {
         self.names.done(request, &mut self.windows);
+    }
+
+    /// Looks up all names that are left, after the end of the recording.
+    pub fn name_rest(&mut self) {
+        self.names.look_up_rest(&mut self.windows, now());
     }
 
     /// True while names are looked up.

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::recorder::Message;
+use super::recorder::{Message, Number};
 use profile::{MappingId, NameRequest, Windows};
 use symbols::SymbolOptions;
 use sys::os;
@@ -58,17 +58,21 @@ pub struct Names {
 }
 
 impl Names {
-    /// Starts the thread, which returns names to `results`.
+    /// Starts the thread, which returns names for the recording `number` to `results`.
     ///
     /// # Errors
     ///
     /// There can be no further thread.
-    pub fn start(options: SymbolOptions, results: Sender<Message>) -> anyhow::Result<Names> {
+    pub fn start(
+        options: SymbolOptions,
+        number: Number,
+        results: Sender<Message>,
+    ) -> anyhow::Result<Names> {
         let (lookups, requested) = mpsc::channel();
         let stop = options.stop.clone();
         thread::Builder::new()
             .name("names".into())
-            .spawn(move || run(&options, &requested, &results))?;
+            .spawn(move || run(&options, number, &requested, &results))?;
         let now = Instant::now();
         Ok(Names {
             lookups,
@@ -107,6 +111,18 @@ impl Names {
         } else {
             windows.request_names()
         };
+        self.request(request, now);
+    }
+
+    /// Looks up all addresses that are left, after the end of the recording.
+    pub fn look_up_rest(&mut self, windows: &mut Windows, now: i64) {
+        if !self.is_busy {
+            self.is_new = false;
+            self.request(windows.request_names(), now);
+        }
+    }
+
+    fn request(&mut self, request: Option<NameRequest>, now: i64) {
         let Some(mut request) = request else { return };
         // Files that are newer than the samples have no names for them.
         request.profile.time_nanos = now;
@@ -141,12 +157,49 @@ impl Drop for Names {
     }
 }
 
-fn run(options: &SymbolOptions, requested: &Receiver<Lookup>, results: &Sender<Message>) {
+fn run(
+    options: &SymbolOptions,
+    number: Number,
+    requested: &Receiver<Lookup>,
+    results: &Sender<Message>,
+) {
     for Lookup { mut request, files, changed } in requested {
         let options = SymbolOptions { files, changed, ..options.clone() };
         symbols::symbolize(&mut request.profile, &options, &|_, _| {});
-        if results.send(Message::Named(Box::new(request))).is_err() {
+        if results.send(Message::Named(number, Box::new(request))).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::{Builder, Column, LabelSetId, Mapping, PartMarks};
+
+    #[test]
+    fn the_rest_is_looked_up_without_a_pause() {
+        let mut builder = Builder::new(&[("samples", "count")]);
+        builder.add_mapping(Mapping { limit: 0x1000, ..Mapping::default() });
+        let mut windows = Windows::default();
+        let mut marks = PartMarks::default();
+        let mut sample = |windows: &mut Windows, address| {
+            let location = builder.location(Some(MappingId(0)), address);
+            builder.add(&[location], LabelSetId::EMPTY, Column(0), 1);
+            windows.add(builder.take_part(&mut marks).0, 1_000_000_000);
+        };
+        let (results, _receiver) = mpsc::channel();
+        let mut names = Names::start(SymbolOptions::default(), 0, results).unwrap();
+        names.due = Instant::now() + MAX_PAUSE;
+        names.new_due = names.due;
+        sample(&mut windows, 0x10);
+        names.look_up(&mut windows, 1);
+        assert!(!names.is_busy() && windows.has_unnamed(), "it is not time");
+        names.look_up_rest(&mut windows, 1);
+        assert!(names.is_busy() && !windows.has_unnamed());
+        // One lookup at a time.
+        sample(&mut windows, 0x20);
+        names.look_up_rest(&mut windows, 1);
+        assert!(windows.has_unnamed());
     }
 }

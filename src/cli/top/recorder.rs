@@ -1,4 +1,4 @@
-//! The recording of `prof top`, on a thread of its own.
+//! The recordings of `prof top`, each on a thread of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,30 +15,34 @@ use crate::sampler::{
 use profile::NameRequest;
 use sys::printed::Stderr;
 
+/// The number of a recording: there is another one when the user wants other data.
+pub type Number = u32;
+
 /// A message to the thread that keeps the data.
 pub enum Message {
-    /// Sampling has started.
-    Started,
-    /// A part of the recording.
-    Part(Box<LivePart>),
-    /// Names that were looked up.
-    Named(Box<NameRequest>),
+    /// Sampling has started. With the PID of a COMMAND.
+    Started(Number, Option<i32>),
+    /// A part of a recording.
+    Part(Number, Box<LivePart>),
+    /// What is known before sampling starts, for the views.
+    Note(String),
+    /// Names that were looked up for a recording.
+    Named(Number, Box<NameRequest>),
     /// A request of the user.
     Control(Control),
-    /// The recording has ended.
-    Ended(Box<anyhow::Result<Recording>>),
+    /// A recording has ended.
+    Ended(Number, Box<anyhow::Result<Recording>>),
     /// The user has ended the views.
     Quit,
 }
 
-/// State that the threads share.
+/// State that the threads of a recording share.
 #[derive(Default)]
 pub struct Flags {
     /// A part can be taken.
     ready: AtomicBool,
     /// The recording is to end.
     over: AtomicBool,
-    started: AtomicBool,
 }
 
 impl Flags {
@@ -58,16 +62,50 @@ impl Flags {
     }
 }
 
-/// A recording that has started.
-pub struct Recorder {
-    /// Its parts, and other messages.
-    pub messages: Receiver<Message>,
-    /// Sends further messages.
-    pub sender: Sender<Message>,
+/// A recording that goes on.
+#[derive(Clone)]
+pub struct Running {
+    /// Its number.
+    pub number: Number,
     /// The shared state.
     pub flags: Arc<Flags>,
     /// The target is the whole machine.
     pub is_whole_machine: bool,
+}
+
+/// Where the notes of a recording go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotesTo {
+    /// Standard error, before the views begin.
+    Stderr,
+    /// The views.
+    Views,
+}
+
+/// Starts recordings.
+pub struct Starter {
+    sender: Sender<Message>,
+    interrupts: Arc<Interrupts>,
+    interval: Duration,
+    /// The views are drawn on the terminal.
+    draws: bool,
+    verbosity: Verbosity,
+    /// Number of the next recording.
+    next: Number,
+}
+
+/// A recording that has started, and what starts others.
+pub struct Recorder {
+    /// Parts and other messages.
+    pub messages: Receiver<Message>,
+    /// Sends further messages.
+    pub sender: Sender<Message>,
+    /// The recording.
+    pub running: Running,
+    /// PID of the COMMAND.
+    pub command: Option<i32>,
+    /// Starts others.
+    pub starter: Starter,
 }
 
 impl Recorder {
@@ -82,30 +120,77 @@ impl Recorder {
         draws: bool,
         verbosity: Verbosity,
     ) -> anyhow::Result<Recorder> {
-        let (mut options, types, window) = target.options()?;
-        // Types may not move between threads: they are made again on the recording one.
-        drop(types);
-        options.silent_command = draws;
-        options.stdout_to_stderr = !draws;
-        let window = Window { duration: target.duration, ..window };
-        let is_whole_machine = matches!(options.target, Target::Everything);
         let (sender, messages) = mpsc::channel();
-        let flags = Arc::new(Flags::default());
-        flags.set_ready();
-        let feed = Feed { sender: sender.clone(), flags: flags.clone(), interval };
-        let ended = sender.clone();
-        thread::Builder::new().name("record".into()).spawn(move || {
-            let recorded = record(&target, &options, window, feed, verbosity);
-            // The views may have ended.
-            ended.send(Message::Ended(Box::new(recorded))).ok();
-        })?;
+        let is_command = matches!(target.options()?.0.target, Target::Command(_));
+        let interrupts = Arc::new(Interrupts::install(is_command)?);
+        let mut starter =
+            Starter { sender: sender.clone(), interrupts, interval, draws, verbosity, next: 0 };
+        let running = starter.start(target, NotesTo::Stderr)?;
         match messages.recv()? {
-            Message::Ended(recorded) => {
+            Message::Started(_, command) => {
+                Ok(Recorder { messages, sender, running, command, starter })
+            }
+            Message::Ended(_, recorded) => {
                 (*recorded)?;
                 anyhow::bail!("the target ended before it was sampled")
             }
-            _ => Ok(Recorder { messages, sender, flags, is_whole_machine }),
+            _ => unreachable!("nothing else is sent before sampling starts"),
         }
+    }
+}
+
+impl Starter {
+    /// Begins another recording in addition to the current one. It sends [`Message::Started`], or
+    /// [`Message::Ended`] if it is not possible.
+    ///
+    /// # Errors
+    ///
+    /// The recording is not possible; the message is one line.
+    pub fn start_another(&mut self, target: TargetArgs) -> anyhow::Result<Running> {
+        self.start(target, NotesTo::Views)
+    }
+
+    fn start(&mut self, target: TargetArgs, notes: NotesTo) -> anyhow::Result<Running> {
+        let (mut options, types, window) = target.options()?;
+        // Types may not move between threads: they are made again on the recording one.
+        drop(types);
+        options.silent_command = self.draws;
+        options.stdout_to_stderr = !self.draws;
+        let window = Window { duration: target.duration, ..window };
+        let is_whole_machine = matches!(options.target, Target::Everything);
+        let flags = Arc::new(Flags::default());
+        flags.set_ready();
+        let number = self.next;
+        self.next += 1;
+        let sender = self.sender.clone();
+        let feed =
+            Feed { sender: sender.clone(), number, flags: flags.clone(), interval: self.interval };
+        let (interrupts, verbosity) = (self.interrupts.clone(), self.verbosity);
+        thread::Builder::new().name("record".into()).spawn(move || {
+            let ended = sender.clone();
+            let show = move |note: &Note| show(note, verbosity, notes, &sender);
+            let recorded = record(&target, &options, window, &interrupts, show, feed);
+            // The views may have ended.
+            ended.send(Message::Ended(number, Box::new(recorded))).ok();
+        })?;
+        Ok(Running { number, flags, is_whole_machine })
+    }
+}
+
+fn show(
+    note: &Note,
+    Verbosity { quiet, verbose }: Verbosity,
+    to: NotesTo,
+    sender: &Sender<Message>,
+) {
+    match to {
+        NotesTo::Stderr if verbose || (!quiet && note.importance() < Importance::Detail) => {
+            Stderr::line(&format!("prof: {note}"));
+        }
+        NotesTo::Views if note.importance() < Importance::Detail => {
+            sender.send(Message::Note(note.to_string())).ok();
+        }
+        _ => {}
     }
 }
 
@@ -113,27 +198,27 @@ fn record(
     target: &TargetArgs,
     options: &Options,
     window: Window,
+    interrupts: &Interrupts,
+    mut show: impl FnMut(&Note),
     mut feed: Feed,
-    Verbosity { quiet, verbose }: Verbosity,
 ) -> anyhow::Result<Recording> {
     let (_, types, _) = target.options()?;
-    let interrupts = Interrupts::install(matches!(options.target, Target::Command(_)))?;
-    let mut show = |note: &Note| {
-        if verbose || (!quiet && note.importance() < Importance::Detail) {
-            Stderr::line(&format!("prof: {note}"));
-        }
-    };
-    Ok(sampler::record_live(options, types, window, &interrupts, &mut show, &mut feed)?)
+    Ok(sampler::record_live(options, types, window, interrupts, &mut show, &mut feed)?)
 }
 
 /// Sends the parts.
 struct Feed {
     sender: Sender<Message>,
+    number: Number,
     flags: Arc<Flags>,
     interval: Duration,
 }
 
 impl Live for Feed {
+    fn started(&mut self, command: Option<i32>) {
+        self.sender.send(Message::Started(self.number, command)).ok();
+    }
+
     fn interval(&self) -> Duration {
         self.interval
     }
@@ -144,21 +229,10 @@ impl Live for Feed {
 
     fn take(&mut self, part: LivePart) {
         self.flags.ready.store(false, Ordering::SeqCst);
-        self.start();
-        self.sender.send(Message::Part(Box::new(part))).ok();
+        self.sender.send(Message::Part(self.number, Box::new(part))).ok();
     }
 
     fn is_over(&self) -> bool {
-        self.start();
         self.flags.is_over()
-    }
-}
-
-impl Feed {
-    /// Reports once that sampling has started.
-    fn start(&self) {
-        if !self.flags.started.swap(true, Ordering::SeqCst) {
-            self.sender.send(Message::Started).ok();
-        }
     }
 }

@@ -7,6 +7,7 @@
 //!   `too_large`, `unreadable`) and, with `--all-lines`, `text`, all lines; `lines` with values, each with `line`, `self`, `total`, `text` and
 //!   `inlined`: the lines of functions inlined there, each with `depth` (from 1, as in a tree),
 //!   `function`, `file`, `line`, `self`, `total`;
+//! * `notes`: what failed with debuginfod servers;
 //! * with `--asm`, in each listing, `code`: an object for each binary with `binary`, `build_id`,
 //!   `path`, `missing` (`no_binary`, `unknown_machine`, `no_bounds`, `no_jit_code`, `several_codes`), `functions_left_out`, and
 //!   `pieces`, each with `start` and `end` (addresses in the file), `bytes_left_out`, and
@@ -20,19 +21,20 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 use super::{Annotated, BinaryCode};
-use crate::report::json::{head, or_null, write_list};
+use crate::report::json::{head, known, or_null, write_head, write_member};
 use code::assembly::{Instruction, Piece};
 use code::sources::Newer;
 use view::source::{Source, SourceLine, Unit};
 use view::{Name, View};
 
-/// Writes the listings.
+/// Writes the listings, then the `notes` about how they were found.
 pub fn write<'a>(
     out: &mut dyn Write,
     view: &View,
     source: &Source,
     listings: impl Iterator<Item = Annotated<'a>>,
     all_lines: bool,
+    notes: impl FnOnce() -> Vec<String>,
 ) -> io::Result<()> {
     let mut head = head(view);
     let unit = match source.unit {
@@ -41,12 +43,10 @@ pub fn write<'a>(
     };
     head.insert("unit".into(), unit.into());
     head.insert("listing_count".into(), source.listings.len().into());
-    write_list(
-        out,
-        head,
-        "listings",
-        listings.map(|annotated| listing(view, &annotated, all_lines)),
-    )
+    write_head(out, head)?;
+    write_member(out, "listings", listings.map(|annotated| listing(view, &annotated, all_lines)))?;
+    // They are known after the last listing.
+    writeln!(out, ",\n\"notes\":{}}}", Value::from(notes()))
 }
 
 fn listing(view: &View, annotated: &Annotated<'_>, all_lines: bool) -> Map<String, Value> {
@@ -63,20 +63,24 @@ fn listing(view: &View, annotated: &Annotated<'_>, all_lines: bool) -> Map<Strin
         .map(|l| {
             let text = text.ok().and_then(|text| text.line(l.line));
             json!({
-                "line": number(l.line), "self": l.values.self_value, "total": l.values.total,
+                "line": known(l.line), "self": l.values.self_value, "total": l.values.total,
                 "text": text, "inlined": inlined(view, l),
             })
         })
         .collect();
     let mut out = Map::new();
-    out.insert("function".into(), name(view, listing.function));
+    let function = match listing.function {
+        Name::Address(_) => listing.name(view).into(),
+        function => name(view, function),
+    };
+    out.insert("function".into(), function);
     let system_name = match listing.function {
         Name::Function(_) => p.str(listing.system_name),
         _ => "",
     };
     out.insert("system_name".into(), or_null(system_name));
     out.insert("file".into(), or_null(p.str(listing.file)));
-    out.insert("start_line".into(), number(listing.start_line));
+    out.insert("start_line".into(), known(listing.start_line));
     out.insert("self".into(), listing.values.self_value.into());
     out.insert("total".into(), listing.values.total.into());
     let whole = text.ok().filter(|_| all_lines);
@@ -96,10 +100,6 @@ fn listing(view: &View, annotated: &Annotated<'_>, all_lines: bool) -> Map<Strin
     out
 }
 
-fn number(line: i64) -> Value {
-    if line == 0 { Value::Null } else { line.into() }
-}
-
 fn name(view: &View, name: Name) -> Value {
     match name {
         Name::Function(name) => view.profile.str(name).into(),
@@ -111,7 +111,7 @@ fn inlined(view: &View, line: &SourceLine) -> Vec<Value> {
     let one = |l: &view::source::InlinedLine| {
         json!({
             "depth": l.depth, "function": name(view, l.function),
-            "file": or_null(view.profile.str(l.file)), "line": number(l.line),
+            "file": or_null(view.profile.str(l.file)), "line": known(l.line),
             "self": l.values.self_value, "total": l.values.total,
         })
     };
@@ -152,7 +152,7 @@ fn instruction(i: &Instruction) -> Value {
     let place = |place: &code::assembly::Place| {
         json!({
             "function": or_null(&place.function), "file": or_null(&place.file),
-            "line": number(place.line),
+            "line": known(place.line),
         })
     };
     json!({

@@ -1,11 +1,12 @@
 //! Finds the text and the instructions of listings.
 
-use code::assembly::{Limits, Request, disassemble};
+use code::assembly::{Limits, Request, disassemble, disassemble_around, same_code};
 use code::sources::{CodeOf, Sources};
 use code::text::SourcePaths;
 use symbols::SymbolOptions;
-use view::View;
-use view::source::Listing;
+use sys::FileOffset;
+use view::source::{Listing, Selection, UnnamedAddress};
+use view::{Name, View};
 
 use super::{BinaryCode, Text, by_binary, skids};
 
@@ -25,6 +26,29 @@ impl<'a> Lookup<'a> {
         options: &'a SymbolOptions,
     ) -> Lookup<'a> {
         Lookup { view, options, sources: Sources::new(paths, options) }
+    }
+
+    /// The code around the address without a name that tables show as `what`: all addresses without
+    /// a name in the same function. `None` if there is no such row.
+    pub fn unnamed(&self, what: &str) -> Option<Selection> {
+        let view = self.view;
+        let all = UnnamedAddress::all(view);
+        let rows: Vec<_> = all.iter().filter(|address| address.has_name(view, what)).collect();
+        let mut frames = Vec::new();
+        for row in &rows {
+            let is_there = |other: &&UnnamedAddress| {
+                (other.binary, other.build_id) == (row.binary, row.build_id)
+            };
+            let others: Vec<_> = all.iter().filter(is_there).collect();
+            let offsets: Vec<_> = others.iter().map(|other| FileOffset(other.offset)).collect();
+            let [binary, build_id] = [row.binary, row.build_id].map(|id| view.profile.str(id));
+            let same = same_code(binary, build_id, FileOffset(row.offset), &offsets, self.options);
+            // Without the binary, the listing has this address only, and its code states the cause.
+            let same = same.unwrap_or_default();
+            let found = others.iter().zip(same).filter(|(_, same)| *same);
+            frames.extend(found.map(|(other, _)| other.frame));
+        }
+        rows.first().map(|row| Selection::of_unnamed_code(view, row.frame, &frames))
     }
 
     /// The text of a listing's source file.
@@ -62,7 +86,13 @@ impl<'a> Lookup<'a> {
                 weights: &found.weights,
                 skids: skids(kind, unit),
             };
-            let code = disassemble(&request, self.options, Limits::default());
+            let limits = Limits::default();
+            let code = match listing.function {
+                Name::Address(at) => {
+                    disassemble_around(&request, FileOffset(at), self.options, limits)
+                }
+                _ => disassemble(&request, self.options, limits),
+            };
             BinaryCode { binary: found.binary, build_id: found.build_id, code }
         });
         code.collect()

@@ -1,11 +1,14 @@
-//! Source lines and instructions with their values, as text and JSON.
+//! Source lines and instructions with their values: rows, which text and the terminal draw, and
+//! JSON.
 
 mod asm;
 mod json;
 mod listing;
 mod lookup;
+mod rows;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::sync::Arc;
 
@@ -13,16 +16,18 @@ use code::assembly::{Assembly, NoCode, Weight};
 use code::sources::Newer;
 use code::text::{NoText, SourceText};
 use profile::StrId;
+use symbols::SymbolOptions;
 use sys::FileOffset;
 use view::View;
 use view::source::Listing;
 
-pub use asm::{Drawn, no_code, place_text, target_name, write as write_assembly};
 pub use json::write as write_json;
-pub use listing::{
-    inlined_text, name as function_name, printed as line_text, write as write_source, write_head,
-};
+pub use listing::head_notes;
 pub use lookup::Lookup;
+pub use rows::{
+    CodeRow, Content, Section, SectionKind, all_instructions, assembly_sections, source_rows,
+};
+pub use text::{write_assembly, write_section, write_source};
 
 /// Layout of a listing.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +110,16 @@ fn by_binary(view: &View, listing: &Listing) -> Vec<OfBinary> {
         }
     }
     found
+}
+
+/// What failed with the debuginfod servers, one line each.
+pub fn server_notes(options: &SymbolOptions) -> Vec<String> {
+    let errors = options.debuginfod.as_ref().map_or_else(Vec::new, |client| client.errors());
+    let note = |error: String| match error.strip_prefix("debuginfod") {
+        Some(_) => format!("note: {error}"),
+        None => format!("note: debuginfod: {error}"),
+    };
+    errors.into_iter().map(|error| sys::printed::line(&note(error)).into_owned()).collect()
 }
 
 /// True if samples of a type may have the address of the instruction after the one that they

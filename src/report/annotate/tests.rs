@@ -18,3 +18,44 @@ fn values_of_precise_events_are_not_moved() {
     assert!(skids("cpu", "nanoseconds") && skids("cycles", "count") && skids("cycles:u", "count"));
     assert!(!skids("cycles:pp", "count") && !skids("alloc_space", "bytes"));
 }
+
+#[test]
+fn a_failing_debuginfod_server_is_named_with_the_reason() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 500 Failed\r\nContent-Length: 0\r\n\r\n");
+    });
+    let cache = tempfile::tempdir().unwrap();
+    let environment = symbols::debuginfod::Environment {
+        urls: vec![url.clone()],
+        cache: cache.path().to_owned(),
+        ..Default::default()
+    };
+    let client = symbols::debuginfod::Debuginfod::new(&environment, |_| {});
+    let options = SymbolOptions { debuginfod: Some(Arc::new(client)), ..SymbolOptions::default() };
+    assert_eq!(server_notes(&options), Vec::<String>::new());
+
+    let mut profile = view::testing::answers();
+    let file = profile.strings.intern("/nowhere/app.c");
+    profile.functions.iter_mut().for_each(|function| function.filename = file);
+    profile.mappings[0].build_id = profile.strings.intern("0123456789abcdef");
+    let granularity = view::Granularity { line: true, ..view::Granularity::FUNCTION };
+    let view = View::new(&profile, 0, granularity);
+    let selection = view::source::Selection::find(&view, "foo1").unwrap().unwrap();
+    let source = view::source::Source::new(&view, &selection);
+    let paths = code::text::SourcePaths::default();
+    let mut lookup = Lookup::new(&view, &paths, &options);
+    let listings = source.listings.iter();
+    let listings =
+        listings.map(|listing| Annotated { listing, text: lookup.text(listing), code: None });
+    let mut json = Vec::new();
+    write_json(&mut json, &view, &source, listings, false, || server_notes(&options)).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let note = json["notes"][0].as_str().unwrap();
+    assert!(note.starts_with(&format!("note: debuginfod: {url}: ")), "{note}");
+    assert!(note.contains("500"), "{note}");
+}

@@ -1,5 +1,5 @@
-//! The state of the interactive views, and what keys do to it. Nothing here knows the terminal, or
-//! waits for anything: what has to be done outside is returned as a [`Command`].
+//! The state of the interactive views, and what keys do to it. Nothing here depends on the terminal,
+//! or waits for anything: what has to be done outside is returned as a [`Command`].
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::live::{Control, LiveStatus};
 use super::menu::Menu;
 use super::model::Model;
 use super::page::{Body, PageState, release};
-use super::query::{Order, Page, Query, Rows, Shown, SourceOf, Values};
+use super::query::{Order, Page, Query, Rows, Shown, SourceOf};
 use super::run::Start;
 use super::search::{Search, Way};
 use super::target::Target;
@@ -20,6 +20,8 @@ use view::Direction;
 
 mod filters;
 mod menus;
+mod order;
+mod recording;
 #[cfg(test)]
 mod tests;
 mod typing;
@@ -91,8 +93,8 @@ const MAX_PAGES: usize = 100;
 impl App {
     /// The state before the profile is read.
     pub fn new(start: Start, theme: Theme) -> App {
-        let Start { file, shown, filters, .. } = start;
-        let query = Query { type_index: 0, filters, shown };
+        let Start { file, shown, filters, collapses_recursion, .. } = start;
+        let query = Query { filters, collapses_recursion, ..Query::of(shown) };
         App {
             file,
             theme,
@@ -114,20 +116,16 @@ impl App {
         }
     }
 
+    /// Sets the first page.
+    pub fn begin_with(&mut self, shown: Shown) {
+        self.page_mut().query.shown = shown;
+    }
+
     /// Shows a profile that was read.
     pub fn open(&mut self, profile: Arc<Profile>, type_index: usize) -> Vec<Command> {
         self.profile = Some(profile);
         self.page_mut().query.type_index = type_index;
         self.compute()
-    }
-
-    /// Shows a newer profile. The current page shows the old one until its model is computed.
-    pub fn replace(&mut self, profile: Arc<Profile>) -> Vec<Command> {
-        self.profile = Some(profile);
-        let at = self.at;
-        let others = self.pages.iter_mut().enumerate().filter(|(i, _)| *i != at);
-        others.for_each(|(_, page)| page.outdate());
-        self.refresh()
     }
 
     /// Computes the current page again.
@@ -187,7 +185,12 @@ impl App {
                 let body = self.body;
                 self.page_mut().set(model, body);
             }
-            Err(error) => self.page_mut().error = Some(error),
+            Err(error) => {
+                let page = self.page_mut();
+                // The error is shown instead of the former model, whose rows have no menus then.
+                page.put_aside();
+                page.error = Some(error);
+            }
         }
         if self.is_outdated { self.refresh() } else { Vec::new() }
     }
@@ -205,6 +208,7 @@ impl App {
         if query == self.page().query {
             return self.again();
         }
+        let was_computing = self.leave();
         self.pages.truncate(self.at + 1);
         if self.pages.len() == MAX_PAGES {
             self.pages.remove(0);
@@ -213,7 +217,7 @@ impl App {
         page.wanted = wanted;
         self.pages.push(page);
         self.at = self.pages.len() - 1;
-        self.arrive()
+        self.arrive(was_computing)
     }
 
     /// Computes the current page if that failed, or was canceled.
@@ -229,24 +233,42 @@ impl App {
         if self.profile.is_none() || shown == self.page().query.shown {
             return Vec::new();
         }
-        let page = self.page_mut();
         // The selected row stays selected, unless it is the first one.
+        let page = self.page();
         let is_row = shown.order().is_some() && page.cursor.selected > 0;
-        page.wanted = page.name().filter(|_| is_row).map(std::borrow::Cow::into_owned);
+        let wanted = page.name().filter(|_| is_row).map(std::borrow::Cow::into_owned);
+        let was_computing = self.leave();
+        let page = self.page_mut();
+        page.wanted = wanted;
         page.query.shown = shown;
-        page.forget_model();
+        if page.is_flame() {
+            page.put_aside();
+        } else {
+            page.forget_model();
+        }
         page.error = None;
-        self.arrive()
+        self.arrive(was_computing)
     }
 
-    fn arrive(&mut self) -> Vec<Command> {
-        self.search = None;
+    /// Before another page is shown, or this one in another way: what is computed for it will not
+    /// come. Returns whether something is.
+    fn leave(&mut self) -> bool {
+        self.is_outdated = false;
         let was_computing = self.job.take().is_some();
+        if was_computing {
+            // A model that it has is older than the profile.
+            self.page_mut().put_aside();
+        }
+        was_computing
+    }
+
+    fn arrive(&mut self, was_computing: bool) -> Vec<Command> {
+        self.search = None;
         // Only pages next to this one keep their models: each may be as large as the profile.
         let at = self.at;
         for (i, page) in self.pages.iter_mut().enumerate() {
             if i.abs_diff(at) > KEPT_PAGES {
-                page.forget_model();
+                page.put_aside();
             }
         }
         let commands = self.compute();
@@ -261,8 +283,9 @@ impl App {
     fn step(&mut self, by: isize) -> Vec<Command> {
         match self.at.checked_add_signed(by).filter(|&at| at < self.pages.len()) {
             Some(at) => {
+                let was_computing = self.leave();
                 self.at = at;
-                self.arrive()
+                self.arrive(was_computing)
             }
             None => {
                 self.say(if by < 0 { "no previous page" } else { "no next page" }.to_owned());
@@ -271,7 +294,7 @@ impl App {
         }
     }
 
-    /// Does what a key says.
+    /// The effect of a key.
     pub fn act(&mut self, action: Action) -> Vec<Command> {
         self.message = None;
         if self.help.is_some() {
@@ -298,6 +321,7 @@ impl App {
             Action::SortRight => return self.sort(1, false),
             Action::Reverse => return self.reverse(),
             Action::Totals => return self.totals(),
+            Action::CollapseRecursion => return self.collapse_recursion(),
             Action::NextType => return self.next_type(),
             Action::Focus => return self.filter(Target::focus),
             Action::Ignore => return self.filter(Target::ignore),
@@ -315,6 +339,7 @@ impl App {
             Action::Copy => return self.copy(),
             Action::NextWindow => return self.control(Control::NextWindow),
             Action::Pause => return self.control(Control::Pause),
+            Action::Record => return self.ask_what_to_record(),
             Action::Help => self.help = Some(0),
             Action::Cancel => return self.cancel(),
             Action::Redraw => return vec![Command::Redraw],
@@ -336,7 +361,7 @@ impl App {
                 self.visit_at(query, wanted)
             }
             ViewKey::Flame if self.page().is_difference() => self.show(Shown::DiffFlame),
-            ViewKey::Flame => self.show(Shown::Flame(Direction::Callees)),
+            ViewKey::Flame => self.show(Shown::flame(Direction::Callees)),
             ViewKey::Lines => self.show(Shown::table(Rows::Lines)),
             ViewKey::Files => self.show(Shown::table(Rows::Files)),
             ViewKey::Binaries => self.show(Shown::table(Rows::Binaries)),
@@ -386,9 +411,11 @@ impl App {
         {
             return self.change(Shown::Source(SourceOf { assembly: !of.assembly, ..of }));
         }
-        match target.function.or(target.file) {
-            Some(name) => self.show(Shown::Source(SourceOf { name, assembly: false })),
-            None => self.refuse("select a function or a file first"),
+        match (target.function.or(target.file), target.address) {
+            (Some(name), _) => self.show(Shown::Source(SourceOf { name, assembly: false })),
+            // Code without a name has instructions only.
+            (None, Some(name)) => self.show(Shown::Source(SourceOf { name, assembly: true })),
+            (None, None) => self.refuse("select a function or a file first"),
         }
     }
 
@@ -406,15 +433,6 @@ impl App {
             }
             _ => None,
         };
-    }
-
-    /// Passes a request to the recording.
-    fn control(&mut self, control: Control) -> Vec<Command> {
-        if self.live.is_none() {
-            self.say("this key is for prof top: the profile is a file".to_owned());
-            return Vec::new();
-        }
-        vec![Command::Live(control)]
     }
 
     /// Cancels a computation or a search, or zooms out.
@@ -437,55 +455,6 @@ impl App {
         if self.page_mut().click(column, row, body) && !self.page_mut().open(body) {
             self.open_menu();
         }
-    }
-
-    /// Sorts by the column that is `by` columns to the right.
-    fn sort(&mut self, by: isize, around: bool) -> Vec<Command> {
-        let shown = &self.page().query.shown;
-        let columns = shown.columns();
-        let Some(order) = shown.order() else {
-            return self.refuse("this view has one order");
-        };
-        let at = columns.iter().position(|column| *column == order.column).unwrap_or(0);
-        let next = at.checked_add_signed(by).filter(|&next| next < columns.len());
-        match next.or(around.then_some(0)) {
-            Some(next) => {
-                let shown = shown.ordered(Order::by(columns[next]));
-                self.change(shown)
-            }
-            None => self.refuse("no further column"),
-        }
-    }
-
-    fn reverse(&mut self) -> Vec<Command> {
-        let shown = &self.page().query.shown;
-        match shown.order() {
-            Some(order) => {
-                let shown = shown.ordered(Order { reversed: !order.reversed, ..order });
-                self.change(shown)
-            }
-            None => self.refuse("this view has one order"),
-        }
-    }
-
-    /// Switches between self values and totals of a difference.
-    fn totals(&mut self) -> Vec<Command> {
-        let mut shown = self.page().query.shown.clone();
-        if let Shown::Diff { values, .. } = &mut shown {
-            *values = if *values == Values::Own { Values::Total } else { Values::Own };
-        }
-        self.change(shown)
-    }
-
-    fn next_type(&mut self) -> Vec<Command> {
-        let Some(profile) = &self.profile else { return Vec::new() };
-        let types = profile.sample_types.len();
-        if types < 2 {
-            self.say("the profile has one sample type".to_owned());
-            return Vec::new();
-        }
-        let query = self.page().query.clone();
-        self.visit(Query { type_index: (query.type_index + 1) % types, ..query })
     }
 
     fn copy(&mut self) -> Vec<Command> {

@@ -18,6 +18,8 @@ pub enum Move {
     Rows(isize),
     /// By pages.
     Pages(isize),
+    /// By halves of a page.
+    HalfPages(isize),
     /// To the first row.
     First,
     /// To the last row.
@@ -34,6 +36,7 @@ impl Cursor {
         self.selected = match step {
             Move::Rows(by) => self.selected.saturating_add_signed(by),
             Move::Pages(by) => self.selected.saturating_add_signed(by * page),
+            Move::HalfPages(by) => self.selected.saturating_add_signed(by * (page / 2).max(1)),
             Move::First => 0,
             Move::Last => last,
             Move::To(row) => row,

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::boxes::BoxTree;
+use super::boxes::NamedTree;
+use super::query::AddedFilter;
 use crate::report::diff::frame_name;
 use crate::report::flame_diff::{DISAPPEARED, LEAST_CHANGE, details};
-use view::{Diff, DiffBox, DiffBoxes, DiffFrame, DiffName, Tree};
+use view::{BoxTree, Diff, DiffBox, DiffBoxes, DiffFrame, DiffName, Tree};
 
 /// The direction of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct DiffFlame {
     pub boxes: DiffBoxes,
     /// The difference, without rows.
     pub diff: Diff,
+    /// The filters that nothing in the profiles meets.
+    pub unmatched: Vec<AddedFilter>,
     /// Names of the frames.
     names: Vec<String>,
     /// The nodes without the root, by the node below.
@@ -51,7 +54,7 @@ impl DiffFlame {
             *at += 1;
         }
         let names = boxes.frames.iter().map(frame_name).collect();
-        DiffFlame { boxes, diff, names, by_parent, starts }
+        DiffFlame { boxes, diff, unmatched: Vec::new(), names, by_parent, starts }
     }
 
     /// The box of a node; the root has none.
@@ -84,18 +87,6 @@ impl DiffFlame {
 }
 
 impl BoxTree for DiffFlame {
-    fn count(&self) -> usize {
-        self.boxes.boxes.len() + 1
-    }
-
-    fn node_at(&self, position: usize) -> u32 {
-        position as u32
-    }
-
-    fn position(&self, node: u32) -> usize {
-        node as usize
-    }
-
     fn parent(&self, node: u32) -> u32 {
         self.node(node).and_then(|b| b.below).map_or(Tree::ROOT, |below| below + 1)
     }
@@ -107,6 +98,20 @@ impl BoxTree for DiffFlame {
     fn children(&self, node: u32) -> &[u32] {
         let node = node as usize;
         &self.by_parent[self.starts[node] as usize..self.starts[node + 1] as usize]
+    }
+}
+
+impl NamedTree for DiffFlame {
+    fn count(&self) -> usize {
+        self.boxes.boxes.len() + 1
+    }
+
+    fn node_at(&self, position: usize) -> u32 {
+        position as u32
+    }
+
+    fn position(&self, node: u32) -> usize {
+        node as usize
     }
 
     fn box_name(&self, node: u32) -> Cow<'_, str> {
@@ -122,7 +127,7 @@ impl BoxTree for DiffFlame {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::boxes::{CellBox, cell_boxes};
+    use super::super::boxes::{CellBox, CellRows, Zoomed};
     use super::super::difference::Base;
     use super::super::model::{Context, Model, compute};
     use super::super::query::{Query, Shown};
@@ -145,15 +150,17 @@ mod tests {
         let after = profile(&[("main;kept", 6), ("main;grown", 4)]);
         let base = Base { before: vec![before], ..Base::default() };
         let context = Context { base: Some(Arc::new(base)), ..Context::new(&after) };
-        let query = Query { type_index: 0, filters: Vec::new(), shown: Shown::DiffFlame };
+        let query = Query::of(Shown::DiffFlame);
         let Ok(Model::DiffFlame(flame)) = compute(&context, &query) else { panic!("boxes") };
-        let text = |b: &CellBox| {
+        let text = |depth: usize, b: &CellBox| {
             let (trend, size) = flame.trend(b.node);
             let name = flame.box_name(b.node);
-            format!("{name} {} {}+{} {trend:?} {size:.1}", b.depth, b.left, b.width)
+            format!("{name} {depth} {}+{} {trend:?} {size:.1}", b.left, b.width)
         };
         let boxes = |zoom: u32, width: u16| -> Vec<String> {
-            cell_boxes(&flame, zoom, width).iter().map(text).collect()
+            let rows = CellRows::new(&Zoomed::new(&flame, zoom, width));
+            let row = |depth: usize| rows.row(depth).iter().map(move |b| text(depth, b));
+            (0..3).flat_map(row).collect()
         };
         let expected = [
             "main 0 0+10 More 0.3",

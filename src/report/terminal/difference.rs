@@ -3,13 +3,14 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use super::filtered::Part;
 use super::model::Context;
-use super::query::{Column, Order, Query, Rows, Shown, Values};
+use super::query::{AddedFilter, Column, Order, Query, Rows, Shown, Values};
 use crate::report::diff::{frame_name, unit_error};
 use profile::Profile;
 use view::{
     Cancel, Change, Diff, DiffBoxes, DiffFrame, DiffName, DiffOptions, DiffRow, DiffTree,
-    Direction, Granularity, Scale, Sort, View,
+    Direction, Granularity, Renamed, Scale, Siblings, Sort, View,
 };
 
 /// The profiles that the profile is compared with, and the way.
@@ -26,12 +27,31 @@ pub struct Base {
     pub scale: Scale,
     /// Test for equal values, rather than for the ratio of what did not change.
     pub absolute: bool,
+    /// The main binaries that are compared as one.
+    pub renamed: Option<Renamed>,
+}
+
+/// The index of a sample type of the profile in each of the parts that are compared. The profile may
+/// be the sum of several parts, with fewer types than each.
+fn types_of_parts(
+    profile: &Profile,
+    parts: &[Arc<Profile>],
+    index: usize,
+) -> Result<Vec<usize>, String> {
+    let parts = parts.iter().map(|part| &**part);
+    let all: Vec<&Profile> = [profile].into_iter().chain(parts).collect();
+    match Diff::common_type(&all, 0, index) {
+        Ok(mut types) => Ok(types.split_off(1)),
+        Err(_) => Err("not all profiles have this sample type".to_owned()),
+    }
 }
 
 /// The filtered profiles of both sides, those before first.
 struct Sides<'b> {
     base: &'b Base,
     parts: Vec<Arc<Profile>>,
+    /// The filters that nothing in any of them meets.
+    unmatched: Vec<AddedFilter>,
     /// The sample type in each.
     types: Vec<usize>,
     /// The number of those before.
@@ -46,12 +66,14 @@ impl<'b> Sides<'b> {
         let after = if base.after.is_empty() { &only } else { base.after.as_slice() };
         let part = |profile: &Arc<Profile>| context.part_of(profile, query);
         let all = base.before.iter().chain(after);
-        let parts = all.map(part).collect::<Result<Vec<Arc<Profile>>, String>>()?;
+        let found = all.map(part).collect::<Result<Vec<Part>, String>>()?;
         context.check()?;
+        let mut unmatched = query.filters.clone();
+        unmatched.retain(|added| found.iter().all(|part| part.unmatched.contains(added)));
+        let parts: Vec<Arc<Profile>> = found.into_iter().map(|part| part.profile).collect();
         let before = base.before.len();
-        let types = Diff::common_type(&parts, before, query.type_index);
-        let types = types.map_err(|_| "not all profiles have this sample type".to_owned())?;
-        Ok(Sides { base, parts, types, before, cancel: &context.cancel })
+        let types = types_of_parts(&context.profile, &parts, query.type_index)?;
+        Ok(Sides { base, parts, unmatched, types, before, cancel: &context.cancel })
     }
 
     fn views(&self, granularity: Granularity) -> Vec<View<'_>> {
@@ -63,7 +85,8 @@ impl<'b> Sides<'b> {
 
     fn options(&self) -> DiffOptions {
         let Base { scale, absolute, .. } = *self.base;
-        DiffOptions { scale, absolute, ..DiffOptions::default() }
+        let renamed = self.base.renamed.clone();
+        DiffOptions { scale, absolute, renamed, ..DiffOptions::default() }
     }
 
     /// Fails if the samples cannot be compared in the requested unit.
@@ -83,6 +106,18 @@ pub struct Difference {
     pub kind: Rows,
     /// The files before and after.
     pub files: [Vec<String>; 2],
+    /// The filters that nothing in the profiles meets.
+    pub unmatched: Vec<AddedFilter>,
+}
+
+/// A difference of samples, and its differential flame graph.
+pub struct FlameDifference {
+    /// The difference.
+    pub diff: Diff,
+    /// The boxes.
+    pub boxes: DiffBoxes,
+    /// The filters that nothing in the profiles meets.
+    pub unmatched: Vec<AddedFilter>,
 }
 
 impl Difference {
@@ -101,7 +136,8 @@ impl Difference {
         if let Shown::Diff { values, order, .. } = query.shown {
             sort_rows(&mut diff, values, order);
         }
-        Ok(Difference { diff, kind: rows.clone(), files: sides.base.files.clone() })
+        let (files, unmatched) = (sides.base.files.clone(), sides.unmatched.clone());
+        Ok(Difference { diff, kind: rows.clone(), files, unmatched })
     }
 
     /// The difference of the samples and its differential flame graph, without boxes that are
@@ -110,7 +146,7 @@ impl Difference {
         context: &Context,
         query: &Query,
         min_width: f64,
-    ) -> Result<(Diff, DiffBoxes), String> {
+    ) -> Result<FlameDifference, String> {
         let sides = Sides::of(context, query)?;
         let mut views = sides.views(Granularity::FUNCTION);
         for view in &mut views {
@@ -121,8 +157,8 @@ impl Difference {
         context.check()?;
         let diff = Diff::new(before, after, &sides.options());
         sides.check(&diff)?;
-        let boxes = DiffBoxes::new(&diff, tree, min_width);
-        Ok((diff, boxes))
+        let boxes = DiffBoxes::new(&diff, tree, Siblings::Name, min_width);
+        Ok(FlameDifference { diff, boxes, unmatched: sides.unmatched.clone() })
     }
 
     /// The compared values of a row.
@@ -144,13 +180,20 @@ impl Difference {
             Rows::Label(key) => format!("[no {key}]"),
             Rows::Binaries if frame.binary.is_empty() => "[unknown]".to_owned(),
             Rows::Binaries => frame.binary.to_string(),
-            Rows::Functions | Rows::Lines | Rows::Files => match frame.kind {
+            Rows::Functions | Rows::Lines | Rows::Files | Rows::Packages => match frame.kind {
                 DiffName::Unnamed if !frame.binary.is_empty() => {
                     format!("{} of {}", frame_name(frame), frame.binary)
                 }
                 _ => frame_name(frame),
             },
         }
+    }
+
+    /// The binary of a function, which distinguishes it from others of its name.
+    pub fn binary(&self, row: usize) -> Option<&str> {
+        let frame = &self.diff.frames[self.diff.rows[row].frame as usize];
+        let is_function = self.kind == Rows::Functions && frame.kind == DiffName::Function;
+        (is_function && !frame.binary.is_empty()).then_some(&*frame.binary)
     }
 
     /// The value of a row's label.
@@ -212,7 +255,7 @@ mod tests {
     use view::testing::{answers, processes};
 
     fn names(context: &Context, shown: Shown) -> Vec<String> {
-        let query = Query { type_index: 0, filters: Vec::new(), shown };
+        let query = Query::of(shown);
         match compute(context, &query) {
             Ok(Model::Diff(found)) => (0..found.diff.rows.len()).map(|i| found.name(i)).collect(),
             Ok(_) => panic!("a difference"),
@@ -245,6 +288,36 @@ mod tests {
         assert_eq!(by(Column::Before, false), ["bar", "main", "foo1", "foo2"]);
         assert_eq!(by(Column::Name, false), ["bar", "foo1", "foo2", "main"]);
         assert_eq!(by(Column::Name, true), ["main", "foo2", "foo1", "bar"]);
+    }
+
+    #[test]
+    fn a_sample_type_is_found_by_its_name() {
+        let names = |kinds: &[&str]| -> Arc<Profile> {
+            let mut builder = profile::Builder::new(&[]);
+            let types = kinds.iter().map(|kind| profile::ValueType {
+                kind: builder.profile.strings.intern(kind),
+                unit: builder.profile.strings.intern("count"),
+            });
+            builder.profile.sample_types = types.collect();
+            Arc::new(builder.finish(None))
+        };
+        let [two, swapped] = [["a", "b"], ["b", "a"]].map(|kinds| names(&kinds));
+        let parts = [two.clone(), swapped.clone()];
+        assert_eq!(types_of_parts(&swapped, &parts, 0), Ok(vec![1, 0]));
+        assert_eq!(types_of_parts(&two, &parts, 0), Ok(vec![0, 1]));
+        assert_eq!(types_of_parts(&names(&["b"]), &parts, 0), Ok(vec![1, 0]));
+        assert!(types_of_parts(&names(&["c"]), &parts, 0).is_err());
+    }
+
+    #[test]
+    fn functions_of_one_name_have_their_binaries() {
+        let context = context(answers(), answers());
+        for (rows, binary) in [(Rows::Functions, Some("app")), (Rows::Binaries, None)] {
+            let shown = Shown::diff(rows);
+            let query = Query::of(shown);
+            let Ok(Model::Diff(found)) = compute(&context, &query) else { panic!("a difference") };
+            assert_eq!(found.binary(0), binary);
+        }
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! Draws the interactive views. Nothing is computed here.
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::app::{App, Prompt, Purpose};
 use super::keys;
 use super::model::Model;
-use super::query::{Query, Shown, SourceOf};
+use super::query::{AddedFilter, Query, Shown, SourceOf};
 use super::theme::Theme;
+use crate::report::diff::value;
 
 mod code;
 mod diff;
@@ -49,8 +50,11 @@ pub fn body(app: &App, area: Rect) -> Rect {
     parts(app, area).body
 }
 
-/// Draws everything.
-pub fn draw(app: &App, area: Rect, out: &mut Buffer, tick: usize) {
+/// Draws everything; returns the position of the cursor while a text is typed.
+pub fn draw(app: &App, area: Rect, out: &mut Buffer, tick: usize) -> Option<Position> {
+    if area.is_empty() {
+        return None;
+    }
     let Parts { top, filters, body, bottom } = parts(app, area);
     if let Some(top) = top {
         draw_top(app, top, out);
@@ -65,9 +69,18 @@ pub fn draw(app: &App, area: Rect, out: &mut Buffer, tick: usize) {
     if let Some(menu) = &app.menu {
         popup::draw_menu(app, menu, body, out);
     }
-    if let Some(bottom) = bottom {
-        draw_bottom(app, bottom, out, tick);
+    let bottom = bottom?;
+    match (&app.prompt, &app.message) {
+        (Some(prompt), _) => return Some(draw_prompt(app, prompt, bottom, out)),
+        (None, Some(message)) => draw_message(app, message, bottom, out),
+        (None, None) => draw_hints(app, bottom, out),
     }
+    if app.is_busy() && bottom.width > 4 {
+        const SPINNER: [&str; 4] = ["|", "/", "-", "\\"];
+        let end = Rect { x: bottom.x + bottom.width - 2, width: 2, ..bottom };
+        put(out, app.theme, end, SPINNER[tick % SPINNER.len()], app.theme.bar());
+    }
+    None
 }
 
 fn put(out: &mut Buffer, theme: Theme, area: Rect, text: &str, style: Style) {
@@ -82,7 +95,7 @@ fn draw_top(app: &App, area: Rect, out: &mut Buffer) {
     let style = app.theme.bar();
     fill(out, area, style);
     let page = app.page();
-    let name = shortened(&page.query.shown.name(), usize::from(area.width) / 2);
+    let name = shortened(&page.query.name(), usize::from(area.width) / 2);
     let mut text = format!(" prof  {}  {name}", app.file);
     if let Some(facts) = page.model.as_deref().and_then(Model::facts) {
         let kind = facts.profile.sample_types.get(page.query.type_index);
@@ -100,12 +113,16 @@ fn draw_top(app: &App, area: Rect, out: &mut Buffer) {
     };
     if let Some((found, changed)) = difference {
         let total = found.total();
-        let (before, after) = (diff::value(found, total.before), diff::value(found, total.after));
+        let (before, after) = (value(found, total.before), value(found, total.after));
         let arrow = app.theme.glyph("→", "to");
         text += &format!("  {}  {before} {arrow} {after}", found.kind);
         if page.is_difference() {
             text += &format!("  {changed} changed");
         }
+    }
+    match page.model.as_deref().map_or(0, Model::left_out) {
+        0 => {}
+        count => text += &format!("  {count} negative left out"),
     }
     put(out, app.theme, area, &text, style);
     if let Some(live) = &app.live {
@@ -136,8 +153,18 @@ fn shortened(text: &str, most: usize) -> String {
 const LEAST_FILTER: usize = 12;
 
 fn draw_filters(app: &App, area: Rect, out: &mut Buffer) {
-    let filters = &app.page().query.filters;
-    let texts: Vec<String> = filters.iter().map(|added| added.text()).collect();
+    let page = app.page();
+    let unmatched = page.model.as_deref().map_or(&[][..], Model::unmatched);
+    let facts = page.model.as_deref().and_then(Model::facts);
+    let without_time = facts.filter(|facts| facts.without_time != 0);
+    let text = |added: &AddedFilter| match without_time {
+        _ if unmatched.contains(added) => added.unmatched(),
+        Some(facts) if added.is_time() => {
+            format!("{} (no time: {})", added.text(), facts.value(facts.without_time))
+        }
+        _ => added.text(),
+    };
+    let texts: Vec<String> = page.query.filters.iter().map(text).collect();
     let title = " filters: ";
     let width = usize::from(area.width).saturating_sub(title.len());
     // All as they are, or as much of each as there is space for, or only the first ones.
@@ -172,33 +199,74 @@ fn hints(query: &Query) -> &'static str {
         Shown::States(_) => "Enter menu  > sort  + focus  / search  ? help",
         Shown::Diff { .. } => "o totals  F flame graph  > sort  / search  ? help",
         Shown::DiffFlame => "Enter zoom  Esc out  D table  / search  ? help",
-        Shown::Text(_) => "f functions  t tree  [ back  / search  ? help",
+        Shown::Peek(_) | Shown::TextTable(_) | Shown::Text(_) => {
+            "f functions  t tree  [ back  / search  ? help"
+        }
     }
 }
 
-fn draw_bottom(app: &App, area: Rect, out: &mut Buffer, tick: usize) {
-    const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
-    let style = app.theme.bar();
-    fill(out, area, style);
-    let text = match (&app.prompt, &app.message) {
-        (Some(Prompt { purpose, text, error }), _) => {
-            let label = match purpose {
-                Purpose::Search => "/",
-                Purpose::Write => "write to (.txt .json .svg .dot .pb.gz): ",
-                Purpose::Filter => "filter (Tab: next): ",
-            };
-            let error = error.as_ref().map_or(String::new(), |error| format!("   {error}"));
-            format!(" {label}{text}_{error}")
-        }
-        (None, Some(message)) => format!(" {message}"),
-        (None, None) => format!(" {}", hints(&app.page().query)),
+fn draw_hints(app: &App, area: Rect, out: &mut Buffer) {
+    fill(out, area, app.theme.bar());
+    let hints = match app.help {
+        Some(_) => "j k Space b  move   other keys end the help",
+        None => hints(&app.page().query),
     };
-    put(out, app.theme, area, &text, style);
-    if app.is_busy() && area.width > 4 {
-        let spinner = SPINNER[tick % SPINNER.len()].to_string();
-        let end = Rect { x: area.x + area.width - 2, width: 2, ..area };
-        put(out, app.theme, end, &spinner, style);
+    put(out, app.theme, area, &format!(" {hints}"), app.theme.bar());
+}
+
+/// Most lines of a message.
+const MESSAGE_LINES: u16 = 4;
+
+/// Draws a message above the end of the screen, in as many lines as it needs.
+fn draw_message(app: &App, message: &str, bottom: Rect, out: &mut Buffer) {
+    let text = app.theme.text(message);
+    // A message may quote a long text of the file.
+    let mut left: Vec<char> = text.chars().take(10_000).collect();
+    let room = usize::from(bottom.width.saturating_sub(2)).max(1);
+    let mut lines: Vec<String> = Vec::new();
+    while !left.is_empty() && lines.len() < usize::from(MESSAGE_LINES.min(bottom.y)) {
+        let mut end = left.len();
+        while left[..end].iter().collect::<String>().width() > room && end > 1 {
+            end = left[..end - 1].iter().rposition(|c| *c == ' ').map_or(end - 1, |at| at.max(1));
+        }
+        lines.push(left.drain(..end).collect());
     }
+    if !left.is_empty()
+        && let Some(last) = lines.last_mut()
+    {
+        last.push_str(app.theme.glyph("…", "."));
+    }
+    let above = u16::try_from(lines.len()).unwrap_or(1).saturating_sub(1);
+    for (y, line) in (bottom.y - above..).zip(&lines) {
+        let area = Rect { y, ..bottom };
+        put(out, app.theme, area, &" ".repeat(usize::from(area.width)), app.theme.bar());
+        put(out, app.theme, area, &format!(" {}", line.trim()), app.theme.bar());
+    }
+}
+
+/// Draws what is typed; returns the position of the cursor.
+fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, out: &mut Buffer) -> Position {
+    fill(out, area, app.theme.bar());
+    let label = match prompt.purpose {
+        Purpose::Search => " /",
+        Purpose::Write => " write to (.txt .json .svg .dot .pb.gz): ",
+        Purpose::Filter => " filter (Tab: next): ",
+        Purpose::Record => " record (wall, lock, -e page-faults ...): ",
+    };
+    let begin = label.len() as u16;
+    let room = usize::from(area.width.saturating_sub(begin)).max(1);
+    let first = prompt.input.visual_scroll(room);
+    let mut passed = 0;
+    let is_right = |c: &char| {
+        passed += c.width().unwrap_or(0);
+        passed > first
+    };
+    let visible: String = prompt.input.value().chars().filter(is_right).take(room).collect();
+    let error = prompt.error.as_ref().map_or(String::new(), |error| format!("   {error}"));
+    put(out, app.theme, area, &format!("{label}{visible}{error}"), app.theme.bar());
+    let cursor = prompt.input.visual_cursor().saturating_sub(first) as u16;
+    let x = area.x + begin.saturating_add(cursor).min(area.width.saturating_sub(1));
+    Position { x, y: area.y }
 }
 
 /// Draws the help from a line on.

@@ -1,13 +1,13 @@
 //! Writes a page to a file.
 
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
-use super::difference::Difference;
-use super::model::{self, Context};
-use super::query::{Query, Shown};
-use super::{sandwich, source};
+use super::difference::{Difference, FlameDifference};
+use super::model::Context;
+use super::query::{FlameOf, Query, Shown};
+use super::{new_file, sandwich, source, written};
 use crate::report::colors::Scheme;
 use crate::report::diff::{self, DiffLayout};
 use crate::report::flame::{self, FlameOptions};
@@ -36,17 +36,12 @@ pub fn write(context: &Context, query: &Query, path: &str) -> String {
 }
 
 fn try_write(context: &Context, query: &Query, path: &str) -> io::Result<()> {
-    let out = content(context, query, path)?;
-    // Never over another file: a name is typed fast.
-    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    let mut file = BufWriter::new(file);
-    file.write_all(&out)?;
-    file.flush()
+    new_file::write(Path::new(path), &content(context, query, path)?)
 }
 
 fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    let part = || context.filtered(query).map_err(io::Error::other);
+    let part = || context.filtered(query).map(|part| part.profile).map_err(io::Error::other);
     let is = |end: &str| path.ends_with(end);
     if is(".dot.svg") {
         out = graphviz::svg(call_graph(&*part()?, query)?)?;
@@ -56,7 +51,7 @@ fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> 
         match &query.shown {
             Shown::Diff { .. } | Shown::DiffFlame => {
                 let found = Difference::flame(context, query, MIN_WIDTH);
-                let (diff, boxes) = found.map_err(io::Error::other)?;
+                let FlameDifference { diff, boxes, .. } = found.map_err(io::Error::other)?;
                 let options = options(flame_diff::title(&diff), String::new());
                 flame_diff::write(&mut out, &diff, &boxes, &options)?;
             }
@@ -68,7 +63,7 @@ fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> 
     } else if is(".json") {
         write_json(context, &*part()?, query, &mut out)?;
     } else {
-        for line in model::rendered(context, query).map_err(io::Error::other)? {
+        for line in written::with_summary(context, query).map_err(io::Error::other)? {
             writeln!(out, "{line}")?;
         }
     }
@@ -108,12 +103,15 @@ fn write_sandwich(
 fn write_flame(part: &Arc<Profile>, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
     let mut view = View::new(part, query.type_index, Granularity::FUNCTION);
     view.leave_out_negative();
-    let direction = match query.shown {
-        Shown::Tree(direction) | Shown::Flame(direction) => direction,
-        _ => Direction::Callees,
+    view.collapse_recursion = query.collapses_recursion;
+    let (direction, order) = match query.shown {
+        Shown::Tree(direction) => (direction, Siblings::Name),
+        Shown::Flame(FlameOf { direction, siblings, .. }) => (direction, siblings),
+        _ => (Direction::Callees, Siblings::Name),
     };
     let tree = Tree::new(&mut view, direction, &[], Cut::Width(MIN_WIDTH));
     let options = options(summary::title(&view), summary::subtitle(&view));
+    let options = FlameOptions { order, ..options };
     flame::write(out, &view, &tree, &options)
 }
 
@@ -149,18 +147,19 @@ fn write_json(
         }
         Shown::DiffFlame => {
             let found = Difference::flame(context, query, MIN_WIDTH);
-            let (diff, boxes) = found.map_err(io::Error::other)?;
+            let FlameDifference { diff, boxes, .. } = found.map_err(io::Error::other)?;
             let files = context.base.as_ref().map(|base| base.files.clone()).unwrap_or_default();
             let granularity = Granularity::FUNCTION;
             let layout =
                 DiffLayout { files, granularity, labels: Vec::new(), children: true, rows: 0 };
             flame_diff::write_json(out, &diff, &boxes, Direction::Callees, &layout)
         }
-        Shown::Flame(direction) => {
+        Shown::Flame(of) => {
             let mut view = View::new(profile, query.type_index, Granularity::FUNCTION);
             view.leave_out_negative();
-            let tree = Tree::new(&mut view, *direction, &[], Cut::Width(MIN_WIDTH));
-            let (order, min_width) = (Siblings::Name, MIN_WIDTH);
+            view.collapse_recursion = query.collapses_recursion;
+            let tree = Tree::new(&mut view, of.direction, &[], Cut::Width(MIN_WIDTH));
+            let (order, min_width) = (of.siblings, MIN_WIDTH);
             let options = view::BoxOptions { order, min_width, zoom: Tree::ROOT };
             let boxes = view::Boxes::new(&view, &tree, &options);
             json::write_boxes(out, &view, &tree, &boxes, Granularity::FUNCTION)
@@ -169,9 +168,6 @@ fn write_json(
             let view = View::new(profile, query.type_index, query.shown.granularity());
             source::write_json(context, &view, of, out)
         }
-        Shown::Text(super::query::Page::Header) => {
-            Err(io::Error::other("this view has no JSON here; write .txt"))
-        }
-        _ => model::write(profile, query, OutputFormat::Json, out),
+        _ => written::write(context, profile, query, OutputFormat::Json, out),
     }
 }

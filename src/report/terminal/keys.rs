@@ -35,6 +35,8 @@ pub enum Action {
     Reverse,
     /// Switches between self values and totals in a difference.
     Totals,
+    /// Shows calls of a function by itself as one frame, or each of them.
+    CollapseRecursion,
     /// Shows the next sample type.
     NextType,
     /// Keeps only samples with what is selected.
@@ -69,6 +71,8 @@ pub enum Action {
     NextWindow,
     /// Stops the views of a recording that goes on, or continues.
     Pause,
+    /// Records other events or another profile type.
+    Record,
     /// Shows the keys.
     Help,
     /// Draws the screen again.
@@ -132,7 +136,7 @@ const fn binding(keys: &'static str, action: &'static str) -> Binding {
 
 /// The help of all profiles.
 const HELP: &[Binding] = &[
-    binding("j k, arrows", "move; PgUp PgDn, space b: by pages; g G: to the ends"),
+    binding("j k, arrows", "move; PgUp PgDn, Space b, ^U ^D: by pages; g G: to the ends"),
     binding("Enter", "expand the row, zoom into the box; in tables, the menu"),
     binding("m", "menu: what can be done with the selected row"),
     binding("l Right, h Left", "expand and collapse the row, or move the text"),
@@ -146,10 +150,11 @@ const HELP: &[Binding] = &[
     binding("a", "source of the selected function; there, assembly"),
     binding("S", "sandwich: its callers and its callees"),
     binding("X", "threads by state, or the stacks of a snapshot"),
-    binding("D o F", "difference (prof diff BASE FILE); self or totals; as a flame graph"),
+    binding("D o F", "difference (prof diff); its totals; its flame graph"),
     binding("C Q i", "coverage, quality, header"),
     binding("s, < >", "sort by the next column, the one to the left or right"),
-    binding("R", "reverse the order"),
+    binding("R", "reverse the order; turn a flame graph upside down"),
+    binding("z", "collapse recursion in call trees and flame graphs, or not"),
     binding("T", "next sample type"),
     binding("+ - x d", "filter by the selected row: focus, ignore, hide, binary"),
     binding("&", "type a filter: CONDITION=VALUE; Tab: next condition"),
@@ -165,6 +170,7 @@ const HELP: &[Binding] = &[
 /// Keys of a recording that goes on.
 const LIVE_HELP: &[Binding] = &[
     binding("p", "pause the views, or go on; the recording goes on"),
+    binding("E", "record other data: wall, lock, -e page-faults, -T wall -F 999"),
     binding("W", "next window: last second, last 10 s, all with a half-life of 30 s"),
 ];
 
@@ -185,6 +191,10 @@ pub fn action(key: KeyEvent) -> Option<Action> {
             KeyCode::Char('b') => Action::Go(Move::Pages(-1)),
             KeyCode::Char('n') => Action::Go(Move::Rows(1)),
             KeyCode::Char('p') => Action::Go(Move::Rows(-1)),
+            KeyCode::Char('d') => Action::Go(Move::HalfPages(1)),
+            KeyCode::Char('u') => Action::Go(Move::HalfPages(-1)),
+            KeyCode::Char('e') => Action::Go(Move::Rows(1)),
+            KeyCode::Char('y') => Action::Go(Move::Rows(-1)),
             _ => return None,
         });
     }
@@ -219,6 +229,7 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('>') => Action::SortRight,
         KeyCode::Char('R') => Action::Reverse,
         KeyCode::Char('o') => Action::Totals,
+        KeyCode::Char('z') => Action::CollapseRecursion,
         KeyCode::Char('T') => Action::NextType,
         KeyCode::Char('+') => Action::Focus,
         KeyCode::Char('-') => Action::Ignore,
@@ -236,6 +247,7 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('w') => Action::Write,
         KeyCode::Char('p') => Action::Pause,
         KeyCode::Char('W') => Action::NextWindow,
+        KeyCode::Char('E') => Action::Record,
         KeyCode::Char('?') | KeyCode::F(1) => Action::Help,
         KeyCode::Esc => Action::Cancel,
         KeyCode::Char('q') => Action::Quit,

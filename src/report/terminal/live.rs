@@ -37,7 +37,9 @@ impl LiveStatus {
         text += &format!("  prof {:.1}% CPU", self.cost);
         if self.has_ended {
             text += "  ended";
-        } else if self.is_paused {
+        }
+        // Also after the end: the rows are those of the pause.
+        if self.is_paused {
             text += "  PAUSED";
         }
         text
@@ -48,6 +50,8 @@ impl LiveStatus {
 pub enum Update {
     /// A newer profile.
     Profile(Box<Opened>),
+    /// The first profile of other data: its sample types differ from those of the one before.
+    OtherTypes(Box<Opened>),
     /// A newer state.
     Status(LiveStatus),
     /// A message for the line at the bottom.
@@ -55,12 +59,14 @@ pub enum Update {
 }
 
 /// A request of the user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Show the next window.
     NextWindow,
     /// Stop replacing the profile, or go on.
     Pause,
+    /// Record other data: the options of a recording, such as `-T wall` or `-e page-faults`.
+    Record(String),
 }
 
 /// A recording that goes on.
@@ -69,4 +75,15 @@ pub struct LiveSource {
     pub updates: Receiver<Update>,
     /// Takes the requests.
     pub control: Box<dyn Fn(Control) + Send>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_shown_after_the_end_too() {
+        let status = LiveStatus { is_paused: true, has_ended: true, ..LiveStatus::default() };
+        assert!(status.text().ends_with("ended  PAUSED"), "{}", status.text());
+    }
 }

@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use unicode_width::UnicodeWidthStr;
 
-use super::boxes::BoxTree;
+use super::boxes::NamedTree;
 use super::diff_flame::DiffFlame;
-use super::difference::{Base, Difference};
-use super::filtered::FilterCache;
-use super::query::{Column, Order, Page, Query, Rows, Shown};
+use super::difference::{Base, Difference, FlameDifference};
+use super::filtered::{FilterCache, Part};
+use super::query::{AddedFilter, Order, Query, Rows, Shown};
 use super::sandwich;
 use super::source::{Code, CodeOptions};
-use crate::report::diff::{DiffLayout, lines as diff_lines};
-use crate::report::views::{self, OutputFormat, Request};
-use crate::report::{states, text, threads, units};
+use super::written::render;
+use crate::report::{states, units};
 use profile::{LabelValue, Profile};
 use view::{
-    Cancel, Cut, Diff, Direction, Frame, Frames, Granularity, Ordered, Row, Siblings, ThreadRow,
-    ThreadStates, Top, TopOptions, Tree, View, label_text,
+    Cancel, Cut, Diff, Direction, Frame, Frames, Ordered, Row, Siblings, ThreadRow, ThreadStates,
+    Top, TopOptions, Tree, View, label_text,
 };
 
 /// The profiles and files that pages are computed from.
@@ -56,16 +55,25 @@ impl Context {
     /// The view of a query's sample type, at the granularity of its page.
     pub fn view<'p>(&self, profile: &'p Profile, query: &Query) -> View<'p> {
         let Query { type_index, shown, .. } = query;
-        View::cancelable(profile, *type_index, shown.granularity(), &self.cancel)
+        let mut view = View::cancelable(profile, *type_index, shown.granularity(), &self.cancel);
+        view.collapse_recursion = query.collapses_recursion;
+        view
     }
 
     /// The part of the profile that passes the filters of a query.
-    pub fn filtered(&self, query: &Query) -> Result<Arc<Profile>, String> {
+    pub fn filtered(&self, query: &Query) -> Result<Part, String> {
         self.part_of(&self.profile, query)
     }
 
+    /// Start of the part that a query selects by time, in microseconds since that of the recording.
+    pub fn start(&self, query: &Query) -> u64 {
+        let time = query.filters.iter().find(|added| added.is_time());
+        let range = time.and_then(|added| added.filter().ok()?.time);
+        range.map_or(0, |range| range.start(&self.profile))
+    }
+
     /// The part of a profile that passes the filters of a query.
-    pub fn part_of(&self, profile: &Arc<Profile>, query: &Query) -> Result<Arc<Profile>, String> {
+    pub fn part_of(&self, profile: &Arc<Profile>, query: &Query) -> Result<Part, String> {
         self.cache.filtered(profile, &query.filters, &self.cancel)
     }
 }
@@ -86,16 +94,25 @@ pub struct Facts {
     pub total: i64,
     /// Sum of what passes the filters.
     pub kept: i64,
+    /// The filters that nothing in the profile meets.
+    pub unmatched: Vec<AddedFilter>,
+    /// Sum of samples without a time that a filter by time has left out.
+    pub without_time: i64,
+    /// Number of samples with negative values that the page does not show.
+    pub left_out: usize,
 }
 
 impl Facts {
-    /// The facts of a view.
-    pub fn of(profile: &Arc<Profile>, view: View<'_>) -> Facts {
+    /// The facts of a view of this part.
+    pub fn of(part: &Part, view: View<'_>) -> Facts {
         Facts {
-            profile: profile.clone(),
+            profile: part.profile.clone(),
+            unmatched: part.unmatched.clone(),
+            without_time: part.without_time.get(view.type_index).copied().unwrap_or(0),
             unit: view.unit().to_owned(),
             total: view.total,
             kept: view.kept_total,
+            left_out: view.left_out,
             frames: view.frames,
         }
     }
@@ -147,7 +164,8 @@ impl Table {
         let profile = &*self.facts.profile;
         let frame = self.facts.frame(row.frame);
         match &self.kind {
-            Rows::Functions => frame.display(profile),
+            // Code without a file has the name of its binary.
+            Rows::Functions | Rows::Files | Rows::Packages => frame.display(profile),
             Rows::Lines => {
                 let name = frame.display(profile);
                 match frame.place(profile) {
@@ -155,10 +173,6 @@ impl Table {
                     place => format!("{name} {place}").into(),
                 }
             }
-            Rows::Files => match frame.place(profile) {
-                place if place.is_empty() => "[unknown]".into(),
-                place => place.into(),
-            },
             Rows::Binaries => match frame.binary_name(profile) {
                 "" => "[unknown]".into(),
                 name => name.into(),
@@ -247,8 +261,25 @@ impl Model {
         }
     }
 
+    /// The filters that nothing in the profile meets. Lines of text begin with them instead.
+    pub fn unmatched(&self) -> &[AddedFilter] {
+        match self {
+            Model::Diff(difference) => &difference.unmatched,
+            Model::DiffFlame(flame) => &flame.unmatched,
+            _ => self.facts().map_or(&[], |facts| &facts.unmatched),
+        }
+    }
+
+    /// Number of samples with negative values, which have no boxes.
+    pub fn left_out(&self) -> usize {
+        match self {
+            Model::DiffFlame(flame) => flame.boxes.left_out,
+            model => model.facts().map_or(0, |facts| facts.left_out),
+        }
+    }
+
     /// The tree, if it can be drawn as boxes.
-    pub fn boxes(&self) -> Option<&dyn BoxTree> {
+    pub fn boxes(&self) -> Option<&dyn NamedTree> {
         match self {
             Model::Graph(graph) => Some(graph),
             Model::DiffFlame(flame) => Some(flame),
@@ -270,51 +301,67 @@ fn compute_until(context: &Context, query: &Query) -> Result<Model, String> {
         return Ok(Model::Diff(Difference::new(context, query, rows)?));
     }
     if query.shown == Shown::DiffFlame {
-        let (diff, boxes) = Difference::flame(context, query, 0.0)?;
+        let FlameDifference { diff, boxes, unmatched } = Difference::flame(context, query, 0.0)?;
         let diff = Diff { rows: Vec::new(), ..diff };
-        return Ok(Model::DiffFlame(DiffFlame::new(diff, boxes)));
+        let mut flame = DiffFlame::new(diff, boxes);
+        flame.unmatched = unmatched;
+        return Ok(Model::DiffFlame(flame));
     }
-    let profile = &context.filtered(query)?;
+    let part = context.filtered(query)?;
+    compute_of(context, query, &part).map_err(|reason| part.explained(reason))
+}
+
+/// Computes a page of the samples that pass its filters.
+fn compute_of(context: &Context, query: &Query, part: &Part) -> Result<Model, String> {
     context.check()?;
-    let view = context.view(profile, query);
+    let part = &match query.shown {
+        Shown::Table { rows: Rows::Packages, .. } => {
+            let mut profile = Profile::clone(&part.profile);
+            view::name_packages(&mut profile);
+            Part { profile: Arc::new(profile), ..part.clone() }
+        }
+        _ => part.clone(),
+    };
+    let mut view = context.view(&part.profile, query);
+    if matches!(query.shown, Shown::Flame(_)) {
+        view.leave_out_negative();
+    }
     context.check()?;
     Ok(match &query.shown {
-        Shown::Table { rows, order } => table(profile, view, rows, *order),
-        Shown::Tree(direction) => graph(profile, view, *direction, Siblings::LeftHeavy),
-        Shown::Flame(direction) => graph(profile, view, *direction, Siblings::Name),
-        Shown::Sandwich(name) => Model::Graph(sandwich::graph(profile, view, name)?),
-        Shown::Source(of) => Model::Code(Code::new(context, profile, view, of)?),
-        Shown::States(order) => Model::States(thread_table(profile, view, *order)),
-        Shown::Diff { .. } | Shown::DiffFlame | Shown::Text(_) => {
-            Model::Text(render(profile, query, &context.cancel)?)
+        Shown::Table { rows, order } => table(part, view, rows, *order),
+        Shown::Tree(direction) => graph(part, view, *direction, Siblings::LeftHeavy),
+        Shown::Flame(of) => graph(part, view, of.direction, of.siblings),
+        Shown::Sandwich(name) => Model::Graph(sandwich::graph(part, view, name)?),
+        Shown::Source(of) => Model::Code(Code::new(context, part, view, of)?),
+        Shown::States(order) => Model::States(thread_table(part, view, *order)),
+        Shown::Diff { .. }
+        | Shown::DiffFlame
+        | Shown::Peek(_)
+        | Shown::TextTable(_)
+        | Shown::Text(_) => {
+            let mut lines: Vec<String> =
+                part.unmatched.iter().map(AddedFilter::unmatched).collect();
+            lines.extend(render(context, &part.profile, query)?);
+            Model::Text(lines)
         }
     })
 }
 
-fn table(profile: &Arc<Profile>, view: View<'_>, rows: &Rows, order: Order) -> Model {
+fn table(part: &Part, view: View<'_>, rows: &Rows, order: Order) -> Model {
     let options = TopOptions { sort: order.sort(), labels: rows.labels(), ..TopOptions::default() };
     let mut top = Top::new(&view, &options);
     if order.reversed {
         top.rows.reverse();
     }
-    let facts = Facts::of(profile, view);
+    let facts = Facts::of(part, view);
     Model::Table(Table { facts, rows: top.rows, groups: top.groups, kind: rows.clone() })
 }
 
-fn thread_table(profile: &Arc<Profile>, view: View<'_>, order: Order) -> ThreadTable {
+fn thread_table(part: &Part, view: View<'_>, order: Order) -> ThreadTable {
     let mut threads = ThreadStates::new(&view);
-    let size = |value: i64| std::cmp::Reverse(value.unsigned_abs());
-    match order.column {
-        Column::State(state) => threads.rows.sort_by_key(|row| size(row.by_state[state])),
-        Column::Name => threads.sort_by_name(),
-        _ => {}
-    }
+    states::sort(&mut threads, order);
     let ThreadStates { rows, has_states } = threads;
-    let mut table = ThreadTable { facts: Facts::of(profile, view), rows, has_states };
-    if order.reversed {
-        table.rows.reverse();
-    }
-    table
+    ThreadTable { facts: Facts::of(part, view), rows, has_states }
 }
 
 /// Frames of all stacks above which trees have no branches that are too small to be seen.
@@ -331,184 +378,12 @@ pub fn cut(profile: &Profile) -> Cut {
     }
 }
 
-fn graph(
-    profile: &Arc<Profile>,
-    mut view: View<'_>,
-    direction: Direction,
-    siblings: Siblings,
-) -> Model {
+fn graph(part: &Part, mut view: View<'_>, direction: Direction, siblings: Siblings) -> Model {
+    let profile = &part.profile;
     let tree = Tree::new(&mut view, direction, &[], cut(profile));
     let ordered = Ordered::cancelable(&tree, &view.frames, profile, siblings, &view.cancel);
-    Model::Graph(Graph { facts: Facts::of(profile, view), tree, ordered, callers_end: 0 })
-}
-
-/// The lines that `prof report` prints for a page.
-pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String> {
-    match &query.shown {
-        Shown::DiffFlame => {
-            let shown = Shown::diff(Rows::Functions);
-            rendered(context, &Query { shown, ..query.clone() })
-        }
-        Shown::Diff { rows, .. } => {
-            let difference = Difference::new(context, query, rows)?;
-            let layout = DiffLayout {
-                files: difference.files.clone(),
-                granularity: rows.granularity(),
-                labels: rows.labels(),
-                children: true,
-                rows: 0,
-            };
-            let lines = diff_lines(&difference.diff, &layout);
-            Ok(lines.into_iter().map(|line| line.text).collect())
-        }
-        Shown::Source(of) => {
-            let part = context.filtered(query)?;
-            let view = context.view(&part, query);
-            Ok(Code::new(context, &part, view, of)?.text())
-        }
-        _ => render(&*context.filtered(query)?, query, &context.cancel),
-    }
-}
-
-/// The lines of a page of a profile that has been filtered.
-fn render(profile: &Profile, query: &Query, cancel: &Cancel) -> Result<Vec<String>, String> {
-    let mut out = Vec::new();
-    write_until(cancel, profile, query, OutputFormat::Text, &mut out)
-        .map_err(|error| error.to_string())?;
-    let text = String::from_utf8_lossy(&out);
-    Ok(text.lines().map(|line| sys::printed::line(line).into_owned()).collect())
-}
-
-/// Writes the threads of a snapshot with their stacks.
-fn write_threads(
-    cancel: &Cancel,
-    profile: &Profile,
-    query: &Query,
-    format: OutputFormat,
-    out: &mut Vec<u8>,
-) -> std::io::Result<()> {
-    // As prof threads.
-    let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
-    let view = |granularity| View::cancelable(profile, query.type_index, granularity, cancel);
-    match format {
-        OutputFormat::Json => threads::write_json(out, &view(each), each, false),
-        OutputFormat::Text => threads::write(out, &view(query.shown.granularity()), false),
-    }
-}
-
-/// Writes a page as `prof report` does.
-pub fn write(
-    profile: &Profile,
-    query: &Query,
-    format: OutputFormat,
-    out: &mut Vec<u8>,
-) -> std::io::Result<()> {
-    write_until(&Cancel::default(), profile, query, format, out)
-}
-
-fn write_until(
-    cancel: &Cancel,
-    profile: &Profile,
-    query: &Query,
-    format: OutputFormat,
-    out: &mut Vec<u8>,
-) -> std::io::Result<()> {
-    let granularity = query.shown.granularity();
-    let labels = query.shown.labels();
-    let mut argument = None;
-    let (name, direction) = match &query.shown {
-        Shown::Tree(direction) | Shown::Flame(direction) => (None, Some(*direction)),
-        Shown::Sandwich(function) => {
-            argument = Some(sandwich::pattern(profile, function));
-            (Some("sandwich"), None)
-        }
-        Shown::States(_) => (Some("states"), None),
-        Shown::Text(Page::Header) => return text::write_header(out, profile),
-        Shown::Text(Page::Threads) => {
-            return write_threads(cancel, profile, query, format, out);
-        }
-        Shown::Text(page) => (Some(page.name()), None),
-        Shown::Table { .. } | Shown::Source(_) | Shown::Diff { .. } | Shown::DiffFlame => {
-            (None, None)
-        }
-    };
-    let request = Request {
-        format,
-        direction,
-        granularity,
-        labels: &labels,
-        sort: query.shown.sort(),
-        children: true,
-        rows: Some(0),
-        min_percent: None,
-        columns: view::ColumnRequest::default(),
-        over: None,
-        argument: argument.as_deref(),
-        file: None,
-    };
-    let mut view = View::cancelable(profile, query.type_index, granularity, cancel);
-    (views::find(name, &request).write)(&request, &mut view, out)
+    Model::Graph(Graph { facts: Facts::of(part, view), tree, ordered, callers_end: 0 })
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use super::super::query::AddedFilter;
-    use super::*;
-    use profile::{Builder, Column, LabelSetId, Limits};
-    use view::Condition;
-
-    /// Stacks without common callers, which have 600,000 nodes.
-    fn large() -> Arc<Profile> {
-        let limits = Limits { nodes: 1 << 30, rows: 1 << 30, ..Limits::default() };
-        let mut b = Builder::new(&[("samples", "count")]).with_limits(limits);
-        let functions: Vec<_> = (0..997).map(|i| b.named_location(&format!("f{i}"))).collect();
-        for sample in 0..10_000 {
-            let stack: Vec<_> =
-                (0..60).map(|i| functions[(sample + i * (sample / 997 + i)) % 997]).collect();
-            b.add(&stack, LabelSetId::EMPTY, Column(0), 1 + sample as i64 % 7);
-        }
-        Arc::new(b.finish(None))
-    }
-
-    #[test]
-    fn a_canceled_page_ends_early() {
-        let profile = large();
-        let base = Base { before: vec![profile.clone()], ..Base::default() };
-        let context = Context { base: Some(Arc::new(base)), ..Context::new(&profile) };
-        let focus = AddedFilter { condition: Condition::Focus, value: "f.*7".to_owned() };
-        for (shown, filters) in [
-            (Shown::Tree(Direction::Callees), Vec::new()),
-            (Shown::Flame(Direction::Callers), Vec::new()),
-            (Shown::Tree(Direction::Callees), vec![focus]),
-        ] {
-            let query = Query { type_index: 0, filters, shown };
-            let compute = |cancel: &Cancel, delay: Option<Duration>| {
-                let cache = Arc::default();
-                let context = Context { cache, cancel: cancel.clone(), ..context.clone() };
-                let mut begin = Instant::now();
-                std::thread::scope(|scope| {
-                    let page = scope.spawn(|| compute(&context, &query).err());
-                    if let Some(delay) = delay {
-                        std::thread::sleep(delay);
-                        begin = Instant::now();
-                        cancel.cancel();
-                    }
-                    (page.join().unwrap(), begin.elapsed())
-                })
-            };
-            let whole = (0..3).map(|_| {
-                let (error, whole) = compute(&Cancel::default(), None);
-                assert_eq!(error, None);
-                whole
-            });
-            let whole = whole.min().unwrap();
-            let ends_early = |_| {
-                let (error, rest) = compute(&Cancel::new(), Some(whole / 4));
-                error.as_deref() == Some("canceled") && rest < whole / 4
-            };
-            assert!((0..20).any(ends_early), "{:?} takes {whole:?}", query.shown);
-        }
-    }
-}
+mod tests;

@@ -152,7 +152,7 @@ mod tests {
 
     fn graph() -> Graph {
         let shown = Shown::Tree(Direction::Callees);
-        let query = Query { type_index: 0, filters: Vec::new(), shown };
+        let query = Query::of(shown);
         match compute(&Context::new(&Arc::new(answers())), &query) {
             Ok(Model::Graph(graph)) => graph,
             _ => panic!("a tree"),

@@ -1,17 +1,18 @@
 //! A page of the history: its query, its model when that is computed, and what of it is selected.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
-use super::boxes::{BoxTree, CellBox, cell_boxes};
+use super::boxes::{CellRows, LaidOut, NamedTree, Zoomed};
 use super::cursor::{Cursor, Move};
 use super::model::Model;
 use super::outline::Outline;
 use super::place::Place;
-use super::query::{Query, Shown};
+use super::query::{FlameOf, Query, Shown};
 use super::source::Content;
-use view::{Direction, Tree};
+use view::{BoxTree, Direction, Tree};
 
 /// A page.
 pub struct PageState {
@@ -29,9 +30,11 @@ pub struct PageState {
     pub zoom: u32,
     /// The selected node of a flame graph.
     pub chosen: u32,
+    /// The boxes of a flame graph in cells.
+    boxes: LaidOut,
     /// The user has selected something.
     pub is_touched: bool,
-    /// The state before the model was dropped because there is a newer profile.
+    /// The state when the model was put aside.
     place: Option<Place>,
     /// The name of what is selected as soon as there is a model.
     pub wanted: Option<String>,
@@ -53,9 +56,9 @@ impl Body {
     }
 }
 
-/// Frees a model in the background: that of a large profile takes longer than the answer to a key.
-pub fn release(model: Arc<Model>) {
-    thread::Builder::new().name("release".to_owned()).spawn(move || drop(model)).ok();
+/// Frees a model or a profile in the background: a large one takes longer than the answer to a key.
+pub fn release<T: Send + Sync + 'static>(shared: Arc<T>) {
+    thread::Builder::new().name("release".to_owned()).spawn(move || drop(shared)).ok();
 }
 
 impl Drop for PageState {
@@ -75,15 +78,28 @@ impl PageState {
             outline: Outline::default(),
             zoom: Tree::ROOT,
             chosen: Tree::ROOT,
+            boxes: LaidOut::default(),
             is_touched: false,
             place: None,
             wanted: None,
         }
     }
 
-    /// Frees the model, until the page is shown again.
+    /// Frees the model, which the next one does not resemble.
     pub fn forget_model(&mut self) {
         self.model.take().into_iter().for_each(release);
+        self.outline = Outline::default();
+        self.zoom = Tree::ROOT;
+        self.place = None;
+    }
+
+    /// Frees the model until the page is shown again. The next one is shown at the same place.
+    pub fn put_aside(&mut self) {
+        if self.model.is_some() {
+            let place = Place::of(self);
+            self.forget_model();
+            self.place = place;
+        }
     }
 
     /// Sets the model, and selects what was wanted of it.
@@ -107,7 +123,7 @@ impl PageState {
             self.cursor.first = code.hottest.saturating_sub(body.rows() / 2);
             self.cursor.selected = code.hottest;
         }
-        self.model = Some(model);
+        self.model.replace(model).into_iter().for_each(release);
         self.error = None;
         if let Some(place) = place {
             place.restore(self);
@@ -118,12 +134,6 @@ impl PageState {
         if !self.is_flame() {
             self.cursor.fit(self.rows(), body.rows());
         }
-    }
-
-    /// Drops the model, because there is a newer profile. The next one is shown at the same place.
-    pub fn outdate(&mut self) {
-        self.place = Place::of(self).or_else(|| self.place.take());
-        self.model = None;
     }
 
     /// Selects the row, the box or the node with this name that has the largest total. Of a tree of
@@ -181,7 +191,7 @@ impl PageState {
     /// shown only.
     pub fn searched(&self) -> usize {
         match self.model.as_deref() {
-            Some(model) => model.boxes().map_or_else(|| self.rows(), BoxTree::count),
+            Some(model) => model.boxes().map_or_else(|| self.rows(), NamedTree::count),
             None => 0,
         }
     }
@@ -229,16 +239,23 @@ impl PageState {
     }
 
     /// Zooms out until the chosen box is on the screen, or into it if it is too narrow.
-    fn zoom_to_show(&mut self, tree: &dyn BoxTree, body: Body) {
-        let on_screen =
-            |zoom: u32| cell_boxes(tree, zoom, body.width).iter().any(|b| b.node == self.chosen);
+    fn zoom_to_show(&mut self, tree: &dyn NamedTree, body: Body) {
+        let on_screen = |zoom: u32| Zoomed::new(tree, zoom, body.width).shows(self.chosen);
         if !on_screen(self.zoom) {
             self.zoom = if on_screen(Tree::ROOT) { Tree::ROOT } else { self.chosen };
         }
-        let boxes = cell_boxes(tree, self.zoom, body.width);
-        if let Some(chosen) = boxes.iter().find(|b| b.node == self.chosen) {
-            self.cursor.go(Move::To(chosen.depth), usize::MAX, body.rows());
-        }
+        self.scroll_to_chosen(tree, body);
+    }
+
+    fn scroll_to_chosen(&mut self, tree: &dyn NamedTree, body: Body) {
+        let depth = Zoomed::new(tree, self.zoom, body.width).depth(self.chosen);
+        self.cursor.go(Move::To(depth), usize::MAX, body.rows());
+    }
+
+    /// The boxes of a flame graph in cells of a screen with this width.
+    pub fn cell_rows(&self, width: u16) -> Rc<CellRows> {
+        let rows = self.model.as_ref().map(|model| self.boxes.rows(model, self.zoom, width));
+        rows.unwrap_or_default()
     }
 
     /// The selected node of a tree; the root without one.
@@ -277,49 +294,54 @@ impl PageState {
         }
     }
 
+    /// True if its boxes begin at the lower end of the screen.
+    fn is_upward(&self) -> bool {
+        matches!(self.query.shown, Shown::Flame(FlameOf { is_upward: true, .. }))
+    }
+
+    /// The row of boxes on line `y` of a screen with this height; the last line has no boxes.
+    pub fn box_row(&self, y: u16, height: u16) -> usize {
+        let line = if self.is_upward() { height.saturating_sub(2).saturating_sub(y) } else { y };
+        self.cursor.first + usize::from(line)
+    }
+
     /// The tree of a page that is drawn as boxes.
-    fn drawn_boxes<'m>(&self, model: &'m Model) -> Option<&'m dyn BoxTree> {
+    fn drawn_boxes<'m>(&self, model: &'m Model) -> Option<&'m dyn NamedTree> {
         model.boxes().filter(|_| self.is_flame())
     }
 
     /// Moves between boxes: up and down along the stack.
-    fn go_in_boxes(&mut self, tree: &dyn BoxTree, step: Move, body: Body) {
-        let boxes = cell_boxes(tree, self.zoom, body.width);
-        let Some(at) = boxes.iter().position(|b| b.node == self.chosen) else {
-            self.chosen = boxes.first().map_or(self.chosen, |b| b.node);
+    fn go_in_boxes(&mut self, tree: &dyn NamedTree, step: Move, body: Body) {
+        let zoomed = Zoomed::new(tree, self.zoom, body.width);
+        if !zoomed.shows(self.chosen) {
+            let first = self.cell_rows(body.width).row(0).first().map(|b| b.node);
+            self.chosen = first.unwrap_or(self.chosen);
             return;
+        }
+        let step = match step {
+            Move::Rows(by) if self.is_upward() => Move::Rows(-by),
+            Move::Pages(by) if self.is_upward() => Move::Pages(-by),
+            Move::HalfPages(by) if self.is_upward() => Move::HalfPages(-by),
+            step => step,
         };
-        let parent = |b: &CellBox| tree.parent(b.node);
         let steps = match step {
             Move::Rows(by) => by,
             Move::Pages(by) => by * isize::try_from(body.rows().max(1)).unwrap_or(1),
+            Move::HalfPages(by) => by * isize::try_from((body.rows() / 2).max(1)).unwrap_or(1),
             Move::First => isize::MIN,
             Move::Last | Move::To(_) => isize::MAX,
         };
-        let mut at = at;
-        for _ in 0..steps.unsigned_abs().min(boxes.len()) {
-            let next = if steps < 0 {
-                boxes.iter().position(|b| b.node == parent(&boxes[at]))
-            } else {
-                // The widest of those on it.
-                let on_it = boxes.iter().enumerate().filter(|(_, b)| parent(b) == boxes[at].node);
-                on_it.max_by_key(|(i, b)| (b.width, boxes.len() - i)).map(|(i, _)| i)
-            };
-            match next {
-                Some(next) => at = next,
-                None => break,
-            }
-        }
-        self.chosen = boxes[at].node;
-        self.cursor.go(Move::To(boxes[at].depth), usize::MAX, body.rows());
+        self.chosen = zoomed.along(self.chosen, steps);
+        self.scroll_to_chosen(tree, body);
     }
 
     /// Moves to the next box at the same depth, or to the previous one.
-    fn go_sideways(&mut self, tree: &dyn BoxTree, by: isize, body: Body) {
-        let boxes = cell_boxes(tree, self.zoom, body.width);
-        let Some(at) = boxes.iter().position(|b| b.node == self.chosen) else { return };
-        let next = at.checked_add_signed(by).and_then(|next| boxes.get(next));
-        if let Some(next) = next.filter(|next| next.depth == boxes[at].depth) {
+    fn go_sideways(&mut self, tree: &dyn NamedTree, by: isize, body: Body) {
+        let depth = Zoomed::new(tree, self.zoom, body.width).depth(self.chosen);
+        let rows = self.cell_rows(body.width);
+        let row = rows.row(depth);
+        let at = row.iter().position(|b| b.node == self.chosen);
+        if let Some(next) = at.and_then(|at| row.get(at.checked_add_signed(by)?)) {
             self.chosen = next.node;
         }
     }
@@ -419,14 +441,16 @@ impl PageState {
     pub fn click(&mut self, column: u16, row: u16, body: Body) -> bool {
         let Some(model) = self.model.clone() else { return false };
         self.is_touched = true;
+        let box_row = self.box_row(row, body.height);
         let (column, row) = (usize::from(column), usize::from(row));
         let at = self.cursor.first + row;
         match self.drawn_boxes(&model) {
-            Some(tree) => {
-                let boxes = cell_boxes(tree, self.zoom, body.width);
-                let hit = boxes.iter().find(|b| {
+            Some(_) if row >= body.rows() => false,
+            Some(_) => {
+                let rows = self.cell_rows(body.width);
+                let hit = rows.row(box_row).iter().find(|b| {
                     let left = usize::from(b.left);
-                    b.depth == at && (left..left + usize::from(b.width)).contains(&column)
+                    (left..left + usize::from(b.width)).contains(&column)
                 });
                 let Some(hit) = hit else { return false };
                 let again = self.chosen == hit.node;

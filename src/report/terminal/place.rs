@@ -5,14 +5,15 @@ use std::hash::Hasher;
 
 use rustc_hash::{FxHashSet, FxHasher};
 
-use super::model::{Graph, Model};
+use super::boxes::NamedTree;
+use super::model::Model;
 use super::page::PageState;
 use view::Tree;
 
 /// The state of a page, by hashes of names.
 pub struct Place {
-    /// The selected row of a table.
-    row: Option<u64>,
+    /// The selected row of a table, and its number.
+    row: Option<(u64, usize)>,
     /// The selected node of a tree, from the root.
     chosen: Vec<u64>,
     /// The node that fills a flame graph.
@@ -34,28 +35,28 @@ fn hash_below(parent: u64, name: u64) -> u64 {
     hasher.finish()
 }
 
-fn name_of(graph: &Graph, node: u32) -> u64 {
-    hash(&graph.facts.name(graph.tree.node(node).frame))
+fn name_of(tree: &dyn NamedTree, node: u32) -> u64 {
+    hash(&tree.box_name(node))
 }
 
 /// The names from the root to a node.
-fn path(graph: &Graph, node: u32) -> Vec<u64> {
+fn path(tree: &dyn NamedTree, node: u32) -> Vec<u64> {
     let mut names = Vec::new();
     let mut at = node;
     while at != Tree::ROOT {
-        names.push(name_of(graph, at));
-        at = graph.tree.node(at).parent;
+        names.push(name_of(tree, at));
+        at = tree.parent(at);
     }
     names.reverse();
     names
 }
 
 /// The node at a path, or the last one on it that exists.
-fn node_at(graph: &Graph, path: &[u64]) -> u32 {
+fn node_at(tree: &dyn NamedTree, path: &[u64]) -> u32 {
     let mut at = Tree::ROOT;
     for &name in path {
-        let mut children = graph.ordered.children(at).iter().copied();
-        match children.find(|&child| name_of(graph, child) == name) {
+        let mut children = tree.children(at).iter().copied();
+        match children.find(|&child| name_of(tree, child) == name) {
             Some(child) => at = child,
             None => break,
         }
@@ -63,14 +64,17 @@ fn node_at(graph: &Graph, path: &[u64]) -> u32 {
     at
 }
 
-/// Nodes whose path is expanded, with the hashes of their paths: parents before children.
-fn expanded_nodes(graph: &Graph, is_expanded: impl Fn(u32, u64) -> bool) -> Vec<(u32, u64)> {
+/// Expanded nodes with the hashes of their paths, parents before children. `is_expanded` gets a
+/// node and the path of its parent.
+fn expanded_nodes(
+    tree: &dyn NamedTree,
+    is_expanded: impl Fn(u32, u64) -> Option<u64>,
+) -> Vec<(u32, u64)> {
     let mut found = Vec::new();
     let mut pending = vec![(Tree::ROOT, 0)];
     while let Some((parent, of_parent)) = pending.pop() {
-        for &child in graph.ordered.children(parent) {
-            let of_path = hash_below(of_parent, name_of(graph, child));
-            if is_expanded(child, of_path) {
+        for &child in tree.children(parent) {
+            if let Some(of_path) = is_expanded(child, of_parent) {
                 found.push((child, of_path));
                 pending.push((child, of_path));
             }
@@ -88,15 +92,18 @@ impl Place {
             zoom: Vec::new(),
             expanded: FxHashSet::default(),
         };
-        match page.model.as_deref()? {
-            Model::Graph(graph) => {
-                place.chosen = path(graph, page.node());
-                place.zoom = path(graph, page.zoom);
-                let expanded = expanded_nodes(graph, |node, _| page.outline.is_expanded(node));
-                place.expanded = expanded.into_iter().map(|(_, of_path)| of_path).collect();
-            }
-            _ if page.is_touched => place.row = page.name().map(|name| hash(&name)),
-            _ => {}
+        let model = page.model.as_deref()?;
+        if let Some(tree) = model.boxes() {
+            place.chosen = path(tree, page.node());
+            place.zoom = path(tree, page.zoom);
+            let expanded = expanded_nodes(tree, |node, of_parent| {
+                let is_expanded = page.outline.is_expanded(node);
+                is_expanded.then(|| hash_below(of_parent, name_of(tree, node)))
+            });
+            place.expanded = expanded.into_iter().map(|(_, of_path)| of_path).collect();
+        } else if page.is_touched && page.cursor.selected < page.rows() {
+            let row = page.cursor.selected;
+            place.row = Some((hash(&page.text_at(row)), row));
         }
         Some(place)
     }
@@ -104,21 +111,26 @@ impl Place {
     /// Brings a page with a newer model into this state.
     pub fn restore(&self, page: &mut PageState) {
         let Some(model) = page.model.clone() else { return };
-        let Model::Graph(graph) = &*model else {
-            if self.row.is_none() {
-                return;
-            }
-            let found = (0..page.rows()).find(|&row| Some(hash(&page.text_at(row))) == self.row);
+        let Some(tree) = model.boxes() else {
+            let Some((text, row)) = self.row else { return };
+            // Rows of source may have the same text.
+            let is_it = |row: &usize| hash(&page.text_at(*row)) == text;
+            let same = Some(row).filter(|&row| row < page.rows()).filter(is_it);
+            let found = same.or_else(|| (0..page.rows()).find(is_it));
             page.cursor.selected = found.unwrap_or(page.cursor.selected);
             return;
         };
-        page.zoom = node_at(graph, &self.zoom);
-        let expanded = expanded_nodes(graph, |_, of_path| self.expanded.contains(&of_path));
-        page.outline.set_expanded(graph, expanded.into_iter().map(|(node, _)| node));
-        let chosen = node_at(graph, &self.chosen);
+        page.zoom = node_at(tree, &self.zoom);
+        let chosen = node_at(tree, &self.chosen);
         if chosen != Tree::ROOT {
             page.chosen = chosen;
         }
+        let Model::Graph(graph) = &*model else { return };
+        let expanded = expanded_nodes(tree, |node, of_parent| {
+            let of_path = hash_below(of_parent, name_of(tree, node));
+            self.expanded.contains(&of_path).then_some(of_path)
+        });
+        page.outline.set_expanded(graph, expanded.into_iter().map(|(node, _)| node));
         if page.is_touched && !page.is_flame() {
             page.cursor.selected = page.outline.line_of(chosen).unwrap_or(page.cursor.selected);
         }
@@ -223,6 +235,33 @@ mod tests {
         assert!(names.contains(&"one".to_owned()), "the newer profile: {names:?}");
         assert_eq!(selected(&app), "foo");
         assert!(page.outline.is_expanded(page.node()));
+    }
+
+    #[test]
+    fn a_page_far_back_has_the_place_by_names_in_a_newer_profile() {
+        let mut app = app();
+        let into_leaf = [Action::View(ViewKey::Flame), Action::Go(Move::Last), Action::Open];
+        press(&mut app, &into_leaf);
+        assert_eq!(selected(&app), "leaf");
+        let away = [ViewKey::Lines, ViewKey::Binaries, ViewKey::Files].map(Action::View);
+        press(&mut app, &away);
+        let commands = app.replace(profile(&[("main;foo", 1)]));
+        perform(&mut app, commands);
+        press(&mut app, &[Action::Back; 3]);
+        assert_eq!(selected(&app), "foo");
+        press(&mut app, &[Action::Go(Move::First), Action::Go(Move::Last), Action::Cancel]);
+        assert_eq!(selected(&app), "foo");
+    }
+
+    #[test]
+    fn a_page_that_is_left_while_it_is_computed_again_is_newer_on_return() {
+        let mut app = app();
+        let first = app.replace(newer());
+        let there = app.act(Action::View(ViewKey::CallTree));
+        perform(&mut app, first);
+        perform(&mut app, there);
+        press(&mut app, &[Action::Back]);
+        assert_eq!((selected(&app), app.is_busy()), ("one".to_owned(), false));
     }
 
     #[test]

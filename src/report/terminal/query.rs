@@ -2,7 +2,15 @@
 
 use profile::ThreadState;
 use regex::Regex;
-use view::{Condition, Direction, Filter, Granularity, Selector, Sort, TagMatch};
+
+pub use crate::report::order::{Column, Order};
+use crate::report::over::OverRequest;
+use crate::report::text::regex_reason;
+pub use crate::report::text::regex_reason as one_line;
+use view::{
+    ColumnRequest, Condition, Direction, Filter, Granularity, Selector, Siblings, Sort, TagError,
+    TagMatch, TimeRange,
+};
 
 /// What a page shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +21,32 @@ pub struct Query {
     pub filters: Vec<AddedFilter>,
     /// The view.
     pub shown: Shown,
+    /// Calls of a function by itself are one frame in trees.
+    pub collapses_recursion: bool,
+}
+
+impl Query {
+    /// A view of the first sample type without filters.
+    pub fn of(shown: Shown) -> Query {
+        Query { type_index: 0, filters: Vec::new(), shown, collapses_recursion: false }
+    }
+
+    /// Its name for the line at the top.
+    pub fn name(&self) -> String {
+        let collapsed = if self.collapses_recursion { ", recursion collapsed" } else { "" };
+        self.shown.name() + collapsed
+    }
+}
+
+/// A flame graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlameOf {
+    /// What is on a box: what it calls, or its callers.
+    pub direction: Direction,
+    /// The order of the boxes on one box.
+    pub siblings: Siblings,
+    /// It begins at the lower end of the screen.
+    pub is_upward: bool,
 }
 
 /// A view, with its options.
@@ -28,7 +62,7 @@ pub enum Shown {
     /// A call tree.
     Tree(Direction),
     /// A flame graph.
-    Flame(Direction),
+    Flame(FlameOf),
     /// The callers and the callees of the function with this name.
     Sandwich(String),
     /// The source of a function or a file.
@@ -46,8 +80,63 @@ pub enum Shown {
     },
     /// The same as a differential flame graph.
     DiffFlame,
+    /// The direct callers and callees of the functions that match this regular expression.
+    Peek(String),
+    /// A table with other columns or rows than those of [`Shown::Table`].
+    TextTable(TextTable),
     /// Lines of text that another renderer writes.
     Text(Page),
+}
+
+/// A table that the text renderer writes: of packages, of several sample types, with ratios, with
+/// values over time, or by several keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextTable {
+    /// The parts in which equal frames agree.
+    pub granularity: Granularity,
+    /// Functions get the names of their packages first.
+    pub names_packages: bool,
+    /// Keys of the labels that group rows.
+    pub labels: Vec<String>,
+    /// The order of its rows.
+    pub sort: Sort,
+    /// The sample types and columns.
+    pub columns: ColumnRequest,
+    /// A column for each interval of time.
+    pub over: Option<OverRequest>,
+}
+
+impl TextTable {
+    /// True if its columns have sample types of their own.
+    pub fn has_types(&self) -> bool {
+        self.columns.types.len() > 1 || !self.columns.columns.is_empty()
+    }
+
+    /// Its columns, for this sample type if they have none of their own.
+    pub fn columns(&self, type_index: usize) -> ColumnRequest {
+        let mut columns = self.columns.clone();
+        if !self.has_types() {
+            columns.types = vec![type_index];
+        }
+        columns
+    }
+
+    fn name(&self) -> String {
+        let frames = match self.granularity {
+            Granularity { package: true, .. } => Some("packages"),
+            Granularity { line: true, .. } => Some("lines"),
+            Granularity { function: true, .. } => Some("functions"),
+            Granularity::FILES => Some("files"),
+            Granularity { binary: true, .. } => Some("binaries"),
+            _ => None,
+        };
+        let labels = self.labels.iter().map(String::as_str);
+        let rows = labels.chain(frames).collect::<Vec<_>>().join(", ");
+        match self.over {
+            Some(_) => format!("{rows} over time"),
+            None => rows,
+        }
+    }
 }
 
 /// The function or file of a page of source.
@@ -68,6 +157,8 @@ pub enum Rows {
     Lines,
     /// Source files.
     Files,
+    /// Packages; functions that have none stay.
+    Packages,
     /// Binaries.
     Binaries,
     /// Values of the label with this key.
@@ -84,64 +175,6 @@ pub enum Values {
     Total,
 }
 
-/// A column by which rows are sorted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column {
-    /// Self values.
-    SelfValue,
-    /// Totals.
-    Total,
-    /// Values before, in a difference.
-    Before,
-    /// Values after.
-    After,
-    /// After minus before: what is significant first.
-    Change,
-    /// After divided by before.
-    Ratio,
-    /// Probability that nothing changed.
-    Probability,
-    /// Values of the state with this number.
-    State(usize),
-    /// Names.
-    Name,
-}
-
-/// The order of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// The column: the largest value first, or names in their order.
-    pub column: Column,
-    /// The other way round.
-    pub reversed: bool,
-}
-
-impl Order {
-    /// By a column, in its usual direction.
-    pub fn by(column: Column) -> Order {
-        Order { column, reversed: false }
-    }
-
-    /// The order of a table of functions, as in the model.
-    pub fn sort(self) -> Sort {
-        match self.column {
-            Column::Total => Sort::Total,
-            Column::Name => Sort::Name,
-            _ => Sort::SelfValue,
-        }
-    }
-}
-
-impl From<Sort> for Order {
-    fn from(sort: Sort) -> Order {
-        Order::by(match sort {
-            Sort::SelfValue => Column::SelfValue,
-            Sort::Total => Column::Total,
-            Sort::Name => Column::Name,
-        })
-    }
-}
-
 impl Rows {
     /// The parts in which equal frames agree.
     pub fn granularity(&self) -> Granularity {
@@ -149,6 +182,7 @@ impl Rows {
             Rows::Functions => Granularity::FUNCTION,
             Rows::Lines => Granularity { line: true, ..Granularity::FUNCTION },
             Rows::Files => Granularity::FILES,
+            Rows::Packages => Granularity::PACKAGES,
             Rows::Binaries => Granularity { binary: true, ..Granularity::NONE },
             Rows::Label(_) => Granularity::NONE,
         }
@@ -168,6 +202,7 @@ impl Rows {
             Rows::Functions => "functions".to_owned(),
             Rows::Lines => "lines".to_owned(),
             Rows::Files => "files".to_owned(),
+            Rows::Packages => "packages".to_owned(),
             Rows::Binaries => "binaries".to_owned(),
             Rows::Label(key) => format!("by {key}"),
         }
@@ -214,7 +249,7 @@ pub struct AddedFilter {
 }
 
 /// All conditions, in the order in which they are offered.
-pub const CONDITIONS: [Condition; 15] = [
+pub const CONDITIONS: [Condition; 16] = [
     Condition::Focus,
     Condition::Ignore,
     Condition::Hide,
@@ -230,6 +265,7 @@ pub const CONDITIONS: [Condition; 15] = [
     Condition::Process,
     Condition::Thread,
     Condition::Binary,
+    Condition::Time,
 ];
 
 impl AddedFilter {
@@ -256,12 +292,26 @@ impl AddedFilter {
         format!("{}={}", self.condition.name(), self.value)
     }
 
+    /// The sentence about a filter that nothing in the profile meets.
+    pub fn unmatched(&self) -> String {
+        format!("{}: {}", self.text(), self.condition.nothing_found())
+    }
+
+    /// True if it selects a part of the recording, from which the others select.
+    pub fn is_time(&self) -> bool {
+        self.condition == Condition::Time
+    }
+
     /// The filter. Fails with one line if the text is none.
     pub fn filter(&self) -> Result<Filter, String> {
         let value = &*self.value;
-        let regex = || Regex::new(value).map(Some).map_err(|error| one_line(&error));
-        let tags =
-            || TagMatch::parse(value).map(Some).map_err(|error| last_line(&error.to_string()));
+        let regex = || Regex::new(value).map(Some).map_err(|error| regex_reason(&error));
+        let tags = || {
+            TagMatch::parse(value).map(Some).map_err(|error| match error {
+                TagError::Regex(_, error) => regex_reason(&error),
+                error @ TagError::TooLarge(_) => error.to_string(),
+            })
+        };
         let keys = || value.split(',').map(str::to_owned).collect();
         let selector = || Some(Selector::new(value));
         let mut filter = Filter::default();
@@ -281,18 +331,10 @@ impl AddedFilter {
             Condition::Thread => filter.thread = selector(),
             Condition::Process => filter.process = selector(),
             Condition::Binary => filter.binary = selector(),
+            Condition::Time => filter.time = Some(TimeRange::parse(value)?),
         }
         Ok(filter)
     }
-}
-
-/// The last line of an error of a regular expression, which says what is wrong.
-pub fn one_line(error: &regex::Error) -> String {
-    last_line(&error.to_string())
-}
-
-fn last_line(message: &str) -> String {
-    message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
 impl Default for Shown {
@@ -312,6 +354,11 @@ impl Shown {
         Shown::Table { rows, order: Order::by(Column::SelfValue) }
     }
 
+    /// A flame graph that begins at the upper end, with boxes by name.
+    pub fn flame(direction: Direction) -> Shown {
+        Shown::Flame(FlameOf { direction, siblings: Siblings::Name, is_upward: false })
+    }
+
     /// A difference of self values.
     pub fn diff(rows: Rows) -> Shown {
         Shown::Diff { rows, values: Values::Own, order: Order::by(Column::Change) }
@@ -321,6 +368,7 @@ impl Shown {
     pub fn granularity(&self) -> Granularity {
         match self {
             Shown::Table { rows, .. } | Shown::Diff { rows, .. } => rows.granularity(),
+            Shown::TextTable(table) => table.granularity,
             Shown::Source(_) => Granularity { binary: false, line: true, ..Granularity::FUNCTION },
             _ => Granularity::FUNCTION,
         }
@@ -330,13 +378,17 @@ impl Shown {
     pub fn labels(&self) -> Vec<String> {
         match self {
             Shown::Table { rows, .. } | Shown::Diff { rows, .. } => rows.labels(),
+            Shown::TextTable(table) => table.labels.clone(),
             _ => Vec::new(),
         }
     }
 
     /// The order of the rows of a table.
     pub fn sort(&self) -> Sort {
-        self.order().map_or_else(Sort::default, Order::sort)
+        match self {
+            Shown::TextTable(table) => table.sort,
+            _ => self.order().map_or_else(Sort::default, Order::sort),
+        }
     }
 
     /// The order of its rows, if that can be chosen.
@@ -380,8 +432,11 @@ impl Shown {
             Shown::Table { rows, .. } => rows.name(),
             Shown::Tree(Direction::Callees) => "call tree".to_owned(),
             Shown::Tree(Direction::Callers) => "callers".to_owned(),
-            Shown::Flame(Direction::Callees) => "flame graph".to_owned(),
-            Shown::Flame(Direction::Callers) => "flame graph of callers".to_owned(),
+            Shown::Flame(FlameOf { direction, siblings, .. }) => {
+                let of = if *direction == Direction::Callers { " of callers" } else { "" };
+                let heavy = if *siblings == Siblings::LeftHeavy { ", widest first" } else { "" };
+                format!("flame graph{of}{heavy}")
+            }
             Shown::Sandwich(name) => format!("sandwich of {name}"),
             Shown::Source(SourceOf { name, assembly: false }) => format!("source of {name}"),
             Shown::Source(SourceOf { name, assembly: true }) => format!("assembly of {name}"),
@@ -393,6 +448,8 @@ impl Shown {
                 format!("difference, total, {}", rows.name())
             }
             Shown::DiffFlame => "differential flame graph".to_owned(),
+            Shown::Peek(regex) => format!("callers and callees of {regex}"),
+            Shown::TextTable(table) => table.name(),
             Shown::Text(page) => page.name().to_owned(),
         }
     }

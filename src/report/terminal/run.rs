@@ -8,11 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{
-    self, Event as Input, KeyCode, KeyEventKind, MouseButton, MouseEventKind,
+    self, Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton,
+    MouseEventKind,
 };
 use ratatui::layout::{Position, Rect};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
+use tui_input::backend::crossterm::to_input_request;
 
 use super::app::{App, Command};
 use super::cursor::Move;
@@ -26,7 +28,7 @@ use super::query::{AddedFilter, Shown};
 use super::screen::Screen;
 use super::source::CodeOptions;
 use super::theme::Theme;
-use super::{draw, export};
+use super::{draw, export, screen};
 use profile::Profile;
 use view::Cancel;
 
@@ -42,6 +44,8 @@ pub struct Opened {
     pub profile: Profile,
     /// The profiles that it is compared with.
     pub base: Option<Base>,
+    /// The first page, if it follows from the profile: then instead of [`Start::shown`].
+    pub shown: Option<Shown>,
     /// The sample type that is shown first.
     pub type_index: usize,
     /// Notes for the line at the bottom.
@@ -57,6 +61,8 @@ pub struct Start {
     pub shown: Shown,
     /// The filters.
     pub filters: Vec<AddedFilter>,
+    /// Calls of a function by itself are one frame in trees.
+    pub collapses_recursion: bool,
     /// Places of source and binaries.
     pub code: CodeOptions,
 }
@@ -131,6 +137,7 @@ fn show(
     listen_to_signals(sender.clone())?;
     let screen = Screen::enter()?;
     listen_to_input(sender.clone());
+    listen_to_hang_up(sender.clone());
     begin(&sender);
     let code = Arc::new(start.code.clone());
     let mut app = App::new(start, theme);
@@ -170,6 +177,14 @@ fn listen_to_input(sender: Sender<Event>) {
                 return;
             }
         }
+        sender.send(Event::InputEnded).ok();
+    });
+}
+
+/// Ends the views when the terminal is gone.
+fn listen_to_hang_up(sender: Sender<Event>) {
+    thread::spawn(move || {
+        screen::wait_for_hang_up();
         sender.send(Event::InputEnded).ok();
     });
 }
@@ -243,7 +258,13 @@ impl Views {
             };
             self.tick += 1;
             // All that wait, so that a key that is held down is not drawn once for each repetition.
-            let waiting = event.into_iter().chain(events.try_iter()).collect::<Vec<_>>();
+            let mut waiting = event.into_iter().chain(events.try_iter()).collect::<Vec<_>>();
+            // Stopped once for several SIGTSTP, each of which would need another SIGCONT.
+            let mut stops = 0;
+            waiting.retain(|event| {
+                stops += usize::from(matches!(event, Event::Signal(SIGTSTP)));
+                stops < 2 || !matches!(event, Event::Signal(SIGTSTP))
+            });
             for event in waiting {
                 if let Some(ended) = self.handle(event)? {
                     return Ok(ended);
@@ -261,7 +282,9 @@ impl Views {
             let area = frame.area();
             let body = draw::body(app, area);
             app.body = Body { width: body.width, height: body.height };
-            draw::draw(app, area, frame.buffer_mut(), *tick);
+            if let Some(cursor) = draw::draw(app, area, frame.buffer_mut(), *tick) {
+                frame.set_cursor_position(cursor);
+            }
         })?;
         Ok(())
     }
@@ -275,8 +298,11 @@ impl Views {
             Event::Signal(SIGCONT) => self.screen.draw_all()?,
             Event::Signal(signal) => return Ok(Some(Ended::BySignal(signal))),
             Event::Opened(opened) => {
-                let Opened { profile, base, type_index, notes } = *opened?;
+                let Opened { profile, base, shown, type_index, notes } = *opened?;
                 self.app.base = base.map(Arc::new);
+                if let Some(shown) = shown {
+                    self.app.begin_with(shown);
+                }
                 let commands = self.app.open(Arc::new(profile), type_index);
                 if !notes.is_empty() {
                     self.app.say(notes.join("; "));
@@ -312,6 +338,11 @@ impl Views {
                     Some(_) => self.app.replace(profile),
                 }
             }
+            Update::OtherTypes(opened) => {
+                let Opened { profile, type_index, .. } = *opened;
+                self.app.set_type(type_index);
+                self.app.replace(Arc::new(profile))
+            }
         };
         self.perform(commands)
     }
@@ -321,10 +352,10 @@ impl Views {
             Input::Key(key) if key.kind != KeyEventKind::Release => {
                 if self.app.menu.is_some() {
                     self.app.menu_key(key)
-                } else if self.app.prompt.is_some() && self.typed(key.code) {
-                    Vec::new()
                 } else if self.app.prompt.is_some() && key.code == KeyCode::Enter {
                     self.app.entered()
+                } else if self.app.prompt.is_some() && self.typed(key) {
+                    Vec::new()
                 } else {
                     keys::action(key).map(|action| self.act(action)).unwrap_or_default()
                 }
@@ -352,23 +383,33 @@ impl Views {
     }
 
     fn act(&mut self, action: Action) -> Vec<Command> {
-        self.app.prompt = None;
+        if !matches!(action, Action::Suspend | Action::Redraw) {
+            self.app.prompt = None;
+        }
         self.app.act(action)
     }
 
     /// A key while a text is typed; false: it has its usual action.
-    fn typed(&mut self, key: KeyCode) -> bool {
-        match key {
-            KeyCode::Char(c) => self.app.typed(c),
-            KeyCode::Backspace => self.app.deleted(),
-            KeyCode::Tab => self.app.completed(),
-            KeyCode::Esc => self.app.prompt = None,
-            _ => return false,
+    fn typed(&mut self, key: KeyEvent) -> bool {
+        match (key.code, key.modifiers) {
+            (KeyCode::Esc, _) | (KeyCode::Char('c'), KeyModifiers::CONTROL) => {
+                self.app.prompt = None;
+            }
+            (KeyCode::Char('z' | 'l'), KeyModifiers::CONTROL) => return false,
+            (KeyCode::Tab, _) => self.app.completed(),
+            _ => {
+                if let Some(request) = to_input_request(&Input::Key(key)) {
+                    self.app.edited(request);
+                }
+            }
         }
         true
     }
 
     fn click(&mut self, column: u16, row: u16, button: MouseButton) -> Vec<Command> {
+        if self.app.help.take().is_some() {
+            return Vec::new();
+        }
         let Ok(size) = self.screen.terminal.size() else { return Vec::new() };
         let area = Rect::new(0, 0, size.width, size.height);
         if self.app.menu.is_some() {
@@ -434,7 +475,9 @@ impl Views {
                     self.app.say(format!("copied {text}"));
                 }
                 Command::Live(control) => {
-                    self.control.iter().for_each(|pass| pass(control));
+                    if let Some(pass) = &self.control {
+                        pass(control);
+                    }
                 }
                 Command::Redraw => self.screen.draw_all()?,
                 Command::Suspend => self.screen.suspend()?,

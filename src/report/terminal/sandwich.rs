@@ -1,9 +1,9 @@
 //! The sandwich of a function as one tree: chains of callers first, then what it calls.
 
-use std::sync::Arc;
-
+use super::filtered::Part;
 use super::model::{Facts, Graph, cut};
-use super::query::{exactly, one_line};
+use super::query::exactly;
+use crate::report::text::regex_reason;
 use profile::Profile;
 use regex::Regex;
 use view::{Node, Ordered, Sandwich, Siblings, Tree, View, matching_frames};
@@ -19,8 +19,9 @@ pub fn pattern(profile: &Profile, name: &str) -> String {
 
 /// The tree. Its root has two children, both of which are the function: below the first are its
 /// callers, below the second its callees. Fails if the profile has no such function.
-pub fn graph(profile: &Arc<Profile>, view: View<'_>, name: &str) -> Result<Graph, String> {
-    let regex = Regex::new(&pattern(profile, name)).map_err(|error| one_line(&error))?;
+pub fn graph(part: &Part, view: View<'_>, name: &str) -> Result<Graph, String> {
+    let profile = &*part.profile;
+    let regex = Regex::new(&pattern(profile, name)).map_err(|error| regex_reason(&error))?;
     let functions = matching_frames(&view, &regex);
     let Some(&function) = functions.first() else {
         return Err(format!("no sample that passes the filters has {name}"));
@@ -51,14 +52,17 @@ pub fn graph(profile: &Arc<Profile>, view: View<'_>, name: &str) -> Result<Graph
     }
     let direction = sandwich.callees.direction;
     let left_out = sandwich.callers.left_out + sandwich.callees.left_out;
-    let tree = Tree { nodes, left_out, direction, states: Vec::new() };
+    let beyond_limit = sandwich.callers.beyond_limit + sandwich.callees.beyond_limit;
+    let tree = Tree { nodes, left_out, beyond_limit, direction, states: Vec::new() };
     let ordered =
         Ordered::cancelable(&tree, &view.frames, profile, Siblings::LeftHeavy, &view.cancel);
-    Ok(Graph { facts: Facts::of(profile, view), tree, ordered, callers_end })
+    Ok(Graph { facts: Facts::of(part, view), tree, ordered, callers_end })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use view::Granularity;
     use view::testing::{answers, processes};
@@ -66,7 +70,7 @@ mod tests {
     fn drawn(profile: Profile, name: &str) -> Vec<String> {
         let profile = Arc::new(profile);
         let view = View::new(&profile, 0, Granularity::FUNCTION);
-        let graph = graph(&profile, view, name).unwrap();
+        let graph = graph(&Part::whole(&profile), view, name).unwrap();
         let line = |&node: &u32| {
             let Node { parent, frame, total, .. } = *graph.tree.node(node);
             let side = if graph.is_caller(node) { '^' } else { 'v' };
@@ -95,6 +99,6 @@ mod tests {
     fn a_function_that_is_not_there_is_an_error() {
         let profile = Arc::new(answers());
         let view = View::new(&profile, 0, Granularity::FUNCTION);
-        assert!(graph(&profile, view, "nothing").is_err());
+        assert!(graph(&Part::whole(&profile), view, "nothing").is_err());
     }
 }

@@ -1,8 +1,13 @@
 //! The terminal itself: entered for the interactive views, and left as it was found, whatever ends
 //! them.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Stdout, Write};
+use std::mem::ManuallyDrop;
+use std::panic::{self, PanicHookInfo};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -14,31 +19,51 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::crossterm::{cursor, execute};
 use ratatui::layout::Rect;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use sys::printed::Stderr;
 
 /// The terminal is in the state of the interactive views.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
+/// Messages of panics on threads that do not draw, until the screen is left.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 /// The screen of the interactive views; the terminal is restored when this is dropped.
 pub struct Screen {
-    /// Draws on it.
-    pub terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Draws on it. Not dropped: on a terminal that is gone, that prints an error, and panics if
+    /// standard error is the same terminal.
+    pub terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
 }
 
 impl Screen {
-    /// Enters the alternate screen. A panic from now on leaves it before its message is printed.
+    /// Enters the alternate screen. A panic of this thread leaves it before the message is printed;
+    /// the messages of other threads are printed when it is left.
     ///
     /// # Errors
     ///
     /// Standard output is no terminal, or cannot be written to.
     pub fn enter() -> io::Result<Screen> {
-        let print = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            leave();
-            print(panic);
+        let print = panic::take_hook();
+        let drawing = thread::current().id();
+        panic::set_hook(Box::new(move |panic| {
+            if sys::panics_are_caught() {
+                return;
+            }
+            if thread::current().id() == drawing {
+                leave();
+                print(panic);
+            } else if ENTERED.load(Ordering::SeqCst) {
+                // The other thread draws on: it must not find the terminal restored.
+                panics().push(message(panic));
+            } else {
+                print(panic);
+            }
         }));
-        enter()?;
-        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
-        Ok(Screen { terminal })
+        let terminal = enter().and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
+        // Raw mode may have been entered before something failed.
+        let terminal = terminal.inspect_err(|_| leave())?;
+        Ok(Screen { terminal: ManuallyDrop::new(terminal) })
     }
 
     /// Restores the terminal, stops this process as SIGTSTP does, and enters the screen again when
@@ -81,7 +106,32 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         leave();
+        panics().drain(..).for_each(|message| Stderr::lines(&message));
     }
+}
+
+/// Waits until the terminal is gone. The thread that reads keys does not notice: crossterm reads
+/// the end of the file again and again.
+pub fn wait_for_hang_up() {
+    let terminal = io::stdout();
+    // A hang-up is reported without a flag that requests it.
+    let mut waiting = [PollFd::new(&terminal, PollFlags::empty())];
+    while let Err(Errno::INTR) = poll(&mut waiting, None) {}
+}
+
+fn panics() -> std::sync::MutexGuard<'static, Vec<String>> {
+    PANICS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the standard library prints about a panic.
+fn message(panic: &PanicHookInfo) -> String {
+    let thread = thread::current();
+    let mut message = format!("thread '{}' {panic}", thread.name().unwrap_or("<unnamed>"));
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        message += &format!("\nstack backtrace:\n{backtrace}");
+    }
+    message
 }
 
 fn enter() -> io::Result<()> {

@@ -9,7 +9,7 @@ use super::query::one_line;
 /// Time that is searched before keys are read again.
 const STEP: Duration = Duration::from_millis(10);
 
-/// Compared texts between two looks at the clock.
+/// Texts that are compared before the time is read again.
 const BATCH: usize = 256;
 
 /// Order of a search.
@@ -81,6 +81,8 @@ impl Search {
                 return Progress::Searching;
             }
         }
+        // Also where a newer page has no texts any more.
+        self.left = 0;
         Progress::Nothing
     }
 
@@ -111,6 +113,13 @@ mod tests {
         assert_eq!(find(&texts, "Alpha", 2, Way::Forward), Progress::Found(1));
         assert_eq!(find(&texts, "gamma", 2, Way::Forward), Progress::Nothing);
         assert_eq!(find(&[], "gamma", 0, Way::Forward), Progress::Nothing);
+    }
+
+    #[test]
+    fn a_search_ends_with_the_texts() {
+        let mut search = Search::new(pattern("gamma").unwrap(), 0, 4, Way::Forward);
+        assert_eq!(search.step(0, |_| "".into()), Progress::Nothing);
+        assert!(!search.is_running());
     }
 
     #[test]

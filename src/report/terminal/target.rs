@@ -29,6 +29,8 @@ pub struct Target {
     pub file: Option<String>,
     /// A binary: its name if that is unique, else its path.
     pub binary: Option<String>,
+    /// An address without a function, as tables show it.
+    pub address: Option<String>,
     /// A label's value.
     pub label: Option<Labelled>,
 }
@@ -50,6 +52,10 @@ impl Target {
                 let row = code.rows.get(page.cursor.selected);
                 let function = row.and_then(|row| row.function.clone());
                 match &page.query.shown {
+                    Shown::Source(SourceOf { name, .. }) if code.is_unnamed => {
+                        let address = function.is_none().then(|| name.clone());
+                        Target { function, address, ..Target::default() }
+                    }
                     Shown::Source(SourceOf { name, .. }) => {
                         let function = function.or_else(|| Some(name.clone()));
                         Target { function, ..Target::default() }
@@ -78,6 +84,10 @@ impl Target {
             let label = Some(Labelled::new(profile, key, value));
             return Target { label, ..Target::default() };
         }
+        if table.kind == Rows::Packages {
+            // No condition selects the functions of a package.
+            return Target::default();
+        }
         let frame = table.facts.frame(row.frame);
         let target = Target::of_frame(profile, frame);
         match table.kind {
@@ -98,7 +108,9 @@ impl Target {
             _ => None,
         };
         let binary = text(frame.binary).map(|path| short(profile, path));
-        Target { function, file: text(frame.file), binary, label: None }
+        let is_address = matches!(frame.name, Name::Address(_)) && binary.is_some();
+        let address = is_address.then(|| frame.display(profile).into_owned());
+        Target { function, file: text(frame.file), binary, address, label: None }
     }
 
     fn of_thread(threads: &ThreadTable, row: usize) -> Target {
@@ -128,7 +140,7 @@ impl Target {
             }
             Rows::Files => Target { file: text(&frame.name), ..Target::default() },
             Rows::Binaries => Target { binary: text(&frame.binary), ..Target::default() },
-            Rows::Functions | Rows::Lines => Target {
+            Rows::Functions | Rows::Lines | Rows::Packages => Target {
                 function: found.function(row).map(str::to_owned),
                 binary: text(&frame.binary),
                 ..Target::default()
@@ -246,7 +258,7 @@ mod tests {
 
     /// The first row of a page.
     fn target(context: &Context, shown: Shown) -> Target {
-        let query = Query { type_index: 0, filters: Vec::new(), shown };
+        let query = Query::of(shown);
         let mut page = PageState::new(query.clone());
         page.set(Arc::new(compute(context, &query).unwrap()), Body { width: 80, height: 20 });
         Target::of(&page)
@@ -273,6 +285,22 @@ mod tests {
     }
 
     #[test]
+    fn an_address_leads_to_its_instructions() {
+        let context = Context::new(&Arc::new(view::testing::frames_profile()));
+        let shown = Shown::table(Rows::Functions);
+        let query = Query::of(shown);
+        let Ok(Model::Table(table)) = compute(&context, &query) else { panic!("a table") };
+        let of = |name: &str| {
+            let row = (0..table.rows.len()).find(|&row| table.name(row) == name).unwrap();
+            Target::of_table(&table, row)
+        };
+        assert_eq!(of("libx.so+0x1234").address.as_deref(), Some("libx.so+0x1234"));
+        assert_eq!(of("inner").address, None);
+        // Nothing is known of the code at an address without a binary.
+        assert_eq!(of("0xdead").address, None);
+    }
+
+    #[test]
     fn a_filter_keeps_what_its_row_has() {
         for (profile, rows) in [
             (processes(), Rows::Functions),
@@ -286,14 +314,14 @@ mod tests {
         ] {
             let context = Context::new(&Arc::new(profile));
             let shown = Shown::table(rows.clone());
-            let query = Query { type_index: 0, filters: Vec::new(), shown: shown.clone() };
+            let query = Query::of(shown.clone());
             let Ok(Model::Table(table)) = compute(&context, &query) else { panic!("a table") };
             let target = target(&context, shown);
             let filters = vec![target.focus().unwrap()];
-            let part = context.filtered(&Query { filters, ..query.clone() }).unwrap();
+            let part = context.filtered(&Query { filters, ..query.clone() }).unwrap().profile;
             assert_eq!(part.total(0), table.rows[0].total, "{rows:?}");
             let filters = vec![target.ignore().unwrap()];
-            let part = context.filtered(&Query { filters, ..query }).unwrap();
+            let part = context.filtered(&Query { filters, ..query }).unwrap().profile;
             assert_eq!(part.total(0), table.facts.total - table.rows[0].total, "{rows:?}");
         }
     }

@@ -2,6 +2,8 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
+pub use sys::printed::Charset;
+
 use super::diff_flame::Trend;
 
 /// Colours that a terminal has.
@@ -13,15 +15,6 @@ pub enum Depth {
     Ansi,
     /// The 256 of xterm.
     Xterm,
-}
-
-/// Characters that a terminal can show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Charset {
-    /// ASCII only.
-    Ascii,
-    /// UTF-8.
-    Unicode,
 }
 
 /// Appearance of the interactive views. Text has the terminal's own colours, so that light and dark
@@ -60,11 +53,7 @@ impl Theme {
         } else {
             Depth::Ansi
         };
-        // The order of setlocale(3).
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
-        let locale = locale.to_ascii_lowercase();
-        let utf8 = locale.contains("utf-8") || locale.contains("utf8");
-        Theme { depth, charset: if utf8 { Charset::Unicode } else { Charset::Ascii } }
+        Theme { depth, charset: Charset::of_locale(&variable) }
     }
 
     /// A share of the total in percent.
@@ -183,23 +172,7 @@ impl Theme {
 
     /// Text in the characters of the terminal.
     pub fn text<'a>(self, text: &'a str) -> std::borrow::Cow<'a, str> {
-        match self.charset {
-            Charset::Ascii if !text.is_ascii() => {
-                let ascii = |c: char| match c {
-                    'µ' => 'u',
-                    '…' => '.',
-                    '│' | '┌' | '└' | '┼' => '|',
-                    '─' => '-',
-                    '↳' => '>',
-                    '→' => '>',
-                    '×' => 'x',
-                    c if c.is_ascii() => c,
-                    _ => '?',
-                };
-                text.chars().map(ascii).collect::<String>().into()
-            }
-            _ => text.into(),
-        }
+        self.charset.text(text)
     }
 }
 

@@ -12,8 +12,9 @@ mod tree;
 
 use std::io::{self, Write};
 
+use super::order::Order;
 use super::over::OverRequest;
-use view::{ColumnRequest, Direction, Granularity, Sort, TopOptions, View};
+use view::{ColumnRequest, Direction, Granularity, TopOptions, View};
 
 /// All views.
 pub static ALL: [Registered; 8] = [
@@ -76,7 +77,7 @@ pub struct Request<'a> {
     /// Keys of labels that group rows.
     pub labels: &'a [String],
     /// The order of rows.
-    pub sort: Sort,
+    pub order: Order,
     /// Totals, which include callees, in addition to self values.
     pub children: bool,
     /// Most rows; 0: all; `None`: the view's default.
@@ -106,7 +107,7 @@ impl Request<'_> {
     /// The options of a table: of functions, or of the requested groups.
     pub fn top(&self) -> TopOptions {
         TopOptions {
-            sort: self.sort,
+            sort: self.order.sort(),
             labels: self.labels.to_vec(),
             limit: self.rows(),
             min_percent: self.min_percent.unwrap_or(0.0),
@@ -141,11 +142,4 @@ fn needs_functions(request: &Request<'_>) -> Result<(), &'static str> {
 /// An error in the value of an option.
 fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
-}
-
-/// The reason why a regular expression is none.
-fn last_line(error: &regex::Error) -> String {
-    let message = error.to_string();
-    let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
-    format!("it is not a regular expression: {last}")
 }

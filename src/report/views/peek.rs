@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use regex::Regex;
 
 use super::{OutputFormat, Registered, Request, ViewOption, needs_functions};
+use crate::report::text::regex_reason;
 use crate::report::{json, peek};
 use view::{Granularity, Peek, View, matching_frames};
 
@@ -26,7 +27,8 @@ pub const REGISTERED: Registered = Registered {
 fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let wanted = request.argument.unwrap_or_default();
     let regex = Regex::new(wanted).map_err(|error| {
-        super::invalid(format!("--peek: {wanted:?}: {}", super::last_line(&error)))
+        let reason = regex_reason(&error);
+        super::invalid(format!("--peek: {wanted:?}: it is not a regular expression: {reason}"))
     })?;
     // As in pprof, functions of one name are one function, whatever their binaries.
     if request.granularity == Granularity::FUNCTION {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{OutputFormat, Registered, Request, ViewOption, needs_functions, tree};
-use crate::report::text::TreeOptions;
+use crate::report::text::{TreeOptions, regex_reason};
 use crate::report::{json, sandwich};
 use view::{Sandwich, View, named_frames};
 
@@ -25,8 +25,11 @@ pub const REGISTERED: Registered = Registered {
 fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let wanted = request.argument.unwrap_or_default();
     let functions = named_frames(view, wanted).map_err(|error| {
-        let reason = super::last_line(&error);
-        super::invalid(format!("--sandwich: no function has the name {wanted:?}, and {reason}"))
+        let reason = regex_reason(&error);
+        super::invalid(format!(
+            "--sandwich: no function has the name {wanted:?}, and it is not a regular expression: \
+             {reason}"
+        ))
     })?;
     if functions.is_empty() {
         return Err(super::invalid(format!("--sandwich: no function matches {wanted:?}")));

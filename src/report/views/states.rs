@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{OutputFormat, Registered, Request, ViewOption};
 use crate::report::states;
-use view::{Granularity, Sort, ThreadStates, View};
+use view::{Granularity, ThreadStates, View};
 
 /// `--states`
 pub const REGISTERED: Registered = Registered {
@@ -32,9 +32,7 @@ fn check(request: &Request<'_>) -> Result<(), &'static str> {
 fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let view = &*view;
     let mut model = ThreadStates::new(view);
-    if request.sort == Sort::Name {
-        model.sort_by_name();
-    }
+    states::sort(&mut model, request.order);
     let all = model.rows.len();
     let least = request.min_percent.unwrap_or(0.0);
     model.rows.retain(|row| view.percent(row.total).abs() >= least);

@@ -11,7 +11,10 @@ use view::{Columns, View};
 pub const REGISTERED: Registered = Registered { name: "table", option: None, check: always, write };
 
 fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let (top, columns) = Columns::new(view, &request.top(), &request.columns);
+    let (mut top, columns) = Columns::new(view, &request.top(), &request.columns);
+    if request.order.reversed {
+        top.rows.reverse();
+    }
     let granularity = request.granularity;
     let labels = request.labels.to_vec();
     let options = TableOptions { granularity, children: request.children, labels, columns };

@@ -25,6 +25,9 @@ pub struct LivePart {
 
 /// The receiver of parts.
 pub trait Live {
+    /// Sampling has started. `command` is the PID of the target's COMMAND, if it has one.
+    fn started(&mut self, command: Option<i32>);
+
     /// Time between two parts.
     fn interval(&self) -> Duration;
 

@@ -3,7 +3,11 @@
 //! Boxes are as wide as after, in recorded units of the side after. Stacks that only the side
 //! before has are on a box of their own, as wide as they were.
 
+use std::cmp::Reverse;
+
 use super::{Diff, DiffFrame, DiffTree};
+use crate::Siblings;
+use crate::layout::{Layout, Lowest, Place, Stacked, least_width};
 
 /// The meaning of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,19 +67,29 @@ pub struct DiffBoxes {
     pub after: f64,
     /// Size of the largest change of a box.
     pub largest: f64,
+    /// Number of the samples that the views leave out.
+    pub left_out: usize,
 }
 
 impl DiffBoxes {
     /// The boxes of `tree` that are at least `min_width` percent of the whole wide; `diff` has the
     /// unit of comparison.
-    pub fn new(diff: &Diff, tree: DiffTree, min_width: f64) -> DiffBoxes {
-        let mut layout = Layout::new(diff, &tree);
-        layout.place(min_width);
-        let [before, after] = layout.values(Source::Node(0));
-        let mut boxes = layout.finish();
-        (boxes.before, boxes.after) = (before, after);
-        boxes.frames = tree.frames;
-        boxes
+    pub fn new(diff: &Diff, tree: DiffTree, order: Siblings, min_width: f64) -> DiffBoxes {
+        let sources = Sources::new(diff, &tree, order);
+        let whole = [Source::Node(0), Source::Disappeared].map(|source| sources.width(source));
+        let whole = whole[0].saturating_add(whole[1]);
+        let lowest = Lowest {
+            path: Vec::new(),
+            on_path: sources.on(Source::Node(0)).chain([Source::Disappeared]),
+            whole,
+            least: least_width(whole, min_width),
+        };
+        let Layout { places, width, levels } = Layout::new(&sources, lowest);
+        let boxes: Vec<DiffBox> = places.into_iter().map(|place| sources.make(place)).collect();
+        let largest = boxes.iter().fold(0.0f64, |largest, b| largest.max(b.change().abs()));
+        let [before, after] = sources.values(Source::Node(0));
+        let DiffTree { frames, left_out, .. } = tree;
+        DiffBoxes { boxes, frames, width, levels, before, after, largest, left_out }
     }
 }
 
@@ -90,22 +104,22 @@ enum Source {
     Gone(u32),
 }
 
-struct Layout<'a> {
+/// What boxes are made of.
+struct Sources<'a> {
     tree: &'a DiffTree,
+    order: Siblings,
     /// Value before in recorded units of after.
     factor: f64,
     /// What disappeared in and above each node.
     gone: Vec<i64>,
-    /// The nodes without the root, by parent; children of one parent by name, the last first.
+    /// The nodes without the root, by parent; children of one parent by name.
     by_parent: Vec<u32>,
     /// The beginning of the children of each node in `by_parent`.
     starts: Vec<u32>,
-    boxes: Vec<DiffBox>,
-    whole: i64,
 }
 
-impl<'a> Layout<'a> {
-    fn new(diff: &Diff, tree: &'a DiffTree) -> Layout<'a> {
+impl<'a> Sources<'a> {
+    fn new(diff: &Diff, tree: &'a DiffTree, order: Siblings) -> Sources<'a> {
         let factor = diff.before.factor / diff.after.factor;
         let factor = if factor.is_finite() && factor > 0.0 { factor } else { 1.0 };
         let mut gone = vec![0i64; tree.nodes.len()];
@@ -133,17 +147,9 @@ impl<'a> Layout<'a> {
         let mut by_parent: Vec<u32> = (1..tree.nodes.len() as u32).collect();
         by_parent.sort_unstable_by_key(|&id| {
             let node = &tree.nodes[id as usize];
-            (node.parent, u32::MAX - ranks[node.frame as usize], id)
+            (node.parent, ranks[node.frame as usize], id)
         });
-        Layout { tree, factor, gone, by_parent, starts, boxes: Vec::new(), whole: 0 }
-    }
-
-    fn width(&self, source: Source) -> i64 {
-        match source {
-            Source::Node(id) => self.tree.nodes[id as usize].totals[1].max(0),
-            Source::Disappeared => self.gone[0].max(0),
-            Source::Gone(id) => self.gone[id as usize].max(0),
-        }
+        Sources { tree, order, factor, gone, by_parent, starts }
     }
 
     /// Before and after.
@@ -157,78 +163,47 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The children of a node, the last first.
+    /// The children of a node.
     fn children(&self, node: u32) -> &[u32] {
         let node = node as usize;
         &self.by_parent[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 
-    /// The boxes on a box, the last first.
-    fn on(&self, source: Source) -> impl Iterator<Item = Source> {
-        let (node, make): (u32, fn(u32) -> Source) = match source {
-            Source::Node(id) => (id, Source::Node),
-            Source::Disappeared => (0, Source::Gone),
-            Source::Gone(id) => (id, Source::Gone),
-        };
-        self.children(node).iter().map(move |&id| make(id))
-    }
-
-    fn place(&mut self, min_width: f64) {
-        self.whole = self.width(Source::Node(0)).saturating_add(self.width(Source::Disappeared));
-        let least = (self.whole as f64 * min_width / 100.0).max(1.0);
-        let roots = std::iter::once(Source::Disappeared).chain(self.on(Source::Node(0)));
-        let is_wide = |layout: &Layout, source: Source| layout.width(source) as f64 >= least;
-        // The last of these is the next.
-        let mut pending: Vec<(Source, Option<u32>)> =
-            roots.filter(|&source| is_wide(self, source)).map(|source| (source, None)).collect();
-        while let Some((source, below)) = pending.pop() {
-            let id = self.boxes.len() as u32;
-            self.add(source, below);
-            let on_it = self.on(source).filter(|&source| is_wide(self, source));
-            pending.extend(on_it.map(|source| (source, Some(id))));
-        }
-    }
-
-    fn add(&mut self, source: Source, below: Option<u32>) {
+    fn make(&self, place: Place<Source>) -> DiffBox {
+        let Place { id: source, below, depth, left, width, rest } = place;
         let (content, node) = match source {
             Source::Node(id) => (DiffContent::Context, Some(id)),
             Source::Disappeared => (DiffContent::Disappeared, None),
             Source::Gone(id) => (DiffContent::Gone, Some(id)),
         };
         let frame = node.map(|id| self.tree.nodes[id as usize].frame);
-        let depth = below.map_or(0, |b| self.boxes[b as usize].depth + 1);
-        let width = self.width(source);
         let [before, after] = self.values(source);
-        let (left, rest) = (0, 0);
-        self.boxes.push(DiffBox { content, frame, below, depth, left, width, rest, before, after });
+        DiffBox { content, frame, below, depth, left, width, rest, before, after }
+    }
+}
+
+impl Stacked for Sources<'_> {
+    type Id = Source;
+
+    fn width(&self, source: Source) -> i64 {
+        match source {
+            Source::Node(id) => self.tree.nodes[id as usize].totals[1].max(0),
+            Source::Disappeared => self.gone[0].max(0),
+            Source::Gone(id) => self.gone[id as usize].max(0),
+        }
     }
 
-    /// Widths from the top down, then left ends from the bottom up.
-    fn finish(self) -> DiffBoxes {
-        let Layout { mut boxes, whole, .. } = self;
-        let mut on_it = vec![0i64; boxes.len()];
-        let mut on_root = 0i64;
-        for (i, b) in boxes.iter_mut().enumerate().rev() {
-            b.width = b.width.max(on_it[i]);
-            b.rest = b.width.saturating_sub(on_it[i]);
-            let sum = b.below.map_or(&mut on_root, |below| &mut on_it[below as usize]);
-            *sum = sum.saturating_add(b.width);
+    fn on(&self, source: Source) -> impl Iterator<Item = Source> {
+        let (node, make): (u32, fn(u32) -> Source) = match source {
+            Source::Node(id) => (id, Source::Node),
+            Source::Disappeared => (0, Source::Gone),
+            Source::Gone(id) => (id, Source::Gone),
+        };
+        let mut on_it: Vec<Source> = self.children(node).iter().map(|&id| make(id)).collect();
+        if self.order == Siblings::LeftHeavy {
+            on_it.sort_by_key(|&source| Reverse(self.width(source)));
         }
-        let width = whole.max(on_root);
-        // Left end of the next box on each box.
-        let mut next = vec![0i64; boxes.len()];
-        let mut next_on_root = width.saturating_sub(on_root);
-        let mut levels = 0;
-        let mut largest = 0.0f64;
-        for (i, b) in boxes.iter_mut().enumerate() {
-            let left = b.below.map_or(&mut next_on_root, |below| &mut next[below as usize]);
-            b.left = *left;
-            *left = left.saturating_add(b.width);
-            next[i] = b.left.saturating_add(b.rest);
-            levels = levels.max(b.depth + 1);
-            largest = largest.max(b.change().abs());
-        }
-        DiffBoxes { boxes, width, levels, largest, ..DiffBoxes::default() }
+        on_it.into_iter()
     }
 }
 
@@ -257,7 +232,7 @@ mod tests {
         }
         let diff = Diff::new(&before, &after, &DiffOptions::default());
         let tree = DiffTree::new(&mut before, &mut after, Direction::Callees, &[]);
-        DiffBoxes::new(&diff, tree, min_width)
+        DiffBoxes::new(&diff, tree, Siblings::Name, min_width)
     }
 
     /// The boxes as `name depth left+width before>after`.
@@ -293,6 +268,21 @@ mod tests {
             assert!(below.left <= b.left && b.left + b.width <= below.left + below.width);
         }
         assert_eq!(drawn(&boxes(&before, &after, 30.0)).len(), 2, "main and kept");
+    }
+
+    #[test]
+    fn the_widest_are_first_if_left_heavy() {
+        let before = profile(&[("b;small", 1), ("b;tall", 4), ("gone", 2), ("lost", 5)]);
+        let after = profile(&[("b;small", 1), ("b;tall", 7), ("a", 2)]);
+        let view = |p| View::new(p, 0, Granularity::FUNCTION);
+        let (mut before, mut after) = ([view(&before)], [view(&after)]);
+        let diff = Diff::new(&before, &after, &DiffOptions::default());
+        let tree = DiffTree::new(&mut before, &mut after, Direction::Callees, &[]);
+        let found = DiffBoxes::new(&diff, tree, Siblings::LeftHeavy, 0.0);
+        let names: Vec<String> = drawn(&found);
+        let names: Vec<&str> = names.iter().map(|text| text.split(' ').next().unwrap()).collect();
+        // What disappeared is last, as it is on a box of its own.
+        assert_eq!(names, ["b", "tall", "small", "a", "-", "lost", "gone"]);
     }
 
     #[test]

@@ -8,13 +8,14 @@ mod boxes;
 mod cells;
 mod names;
 mod probability;
+mod renamed;
 mod significance;
 mod tree;
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 
-use crate::{Sort, View};
+use crate::{Sort, View, quality};
 use cells::Cells;
 use names::NameTable;
 use profile::Profile;
@@ -22,6 +23,7 @@ use significance::Judge;
 
 pub use boxes::{DiffBox, DiffBoxes, DiffContent};
 pub use names::{DiffFrame, DiffName};
+pub use renamed::Renamed;
 pub use tree::{DiffNode, DiffTree};
 
 /// The unit of comparison.
@@ -49,6 +51,8 @@ pub struct DiffOptions {
     pub sort: Sort,
     /// Label keys that distinguish rows, in addition to the frames of the views.
     pub labels: Vec<String>,
+    /// The main binaries that are compared as one, for the renderers.
+    pub renamed: Option<Renamed>,
 }
 
 /// A value on both sides.
@@ -117,6 +121,8 @@ pub struct Side {
     pub total: f64,
     /// Sum of their lengths in nanoseconds; 0 if one of them is unknown.
     pub duration_nanos: i64,
+    /// Number of samples.
+    pub samples: f64,
     /// Number of samples of equal weight with the same confidence.
     pub effective: f64,
     /// Unit of comparison in a recorded unit.
@@ -145,6 +151,8 @@ pub struct Diff {
     pub replicated: bool,
     /// Number of tests.
     pub tests: usize,
+    /// The main binaries that are compared as one.
+    pub renamed: Option<Renamed>,
     /// Frames of the rows.
     pub frames: Vec<DiffFrame>,
     /// Values of the labels of the rows, one set for each combination.
@@ -193,6 +201,7 @@ impl Diff {
         diff.tests = judge.test(&cells, &mut diff.rows);
         diff.frames = names.frames;
         diff.groups = cells.groups;
+        diff.renamed.clone_from(&options.renamed);
         diff.sort(options.sort);
         diff
     }
@@ -275,7 +284,9 @@ fn side(views: &[View]) -> Side {
     let duration_nanos = if known { lengths().fold(0i64, i64::saturating_add) } else { 0 };
     let sum = |view: &View| view.samples().fold(0i64, |sum, s| sum.saturating_add(s.value));
     let recorded = views.iter().map(sum).fold(0i64, i64::saturating_add);
-    Side { recordings: views.len(), recorded, duration_nanos, ..Side::default() }
+    let samples = |view: &View| quality::sample_sizes(view.profile, view.type_index).0;
+    let samples = views.iter().map(samples).sum();
+    Side { recordings: views.len(), recorded, samples, duration_nanos, ..Side::default() }
 }
 
 fn change([before, after]: [i64; 2], of: &Side, to: &Side) -> Change {

@@ -39,6 +39,8 @@ pub enum DiffName {
     Label,
     /// The frame of samples without a stack.
     NoStack,
+    /// The frame that replaces those beyond the limits of a view.
+    BeyondLimit,
     /// Not distinguished at this granularity.
     Any,
 }
@@ -67,6 +69,7 @@ impl NameTable {
             Name::Address(_) | Name::Unknown => DiffName::Unnamed,
             Name::Label(..) => DiffName::Label,
             Name::NoStack => DiffName::NoStack,
+            Name::BeyondLimit => DiffName::BeyondLimit,
             Name::Any => DiffName::Any,
         };
         let name = match kind {
@@ -89,6 +92,24 @@ impl NameTable {
             address: frame.address,
             kernel: frame.kernel && !binary.is_empty(),
         };
+        self.id_of(key)
+    }
+
+    /// The id of the frame of samples without the label `key`, as in a profile that has it.
+    pub(super) fn no_value(&mut self, key: &str) -> u32 {
+        let [name, empty] = [&*format!("[no {key}]"), ""].map(|text| self.text(text));
+        self.id_of(DiffFrame {
+            kind: DiffName::Label,
+            name,
+            binary: empty.clone(),
+            file: empty,
+            line: 0,
+            address: 0,
+            kernel: false,
+        })
+    }
+
+    fn id_of(&mut self, key: DiffFrame) -> u32 {
         let frames = &mut self.frames;
         *self.index.entry(key).or_insert_with_key(|key| {
             frames.push(key.clone());

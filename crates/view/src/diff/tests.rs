@@ -332,3 +332,13 @@ fn deep_recursion_is_compared() {
     let [before, after] = &mut sides;
     assert_eq!(DiffTree::new(before, after, Direction::Callees, &[]).nodes.len(), 10_001);
 }
+
+#[test]
+fn samples_of_the_largest_values_are_counted_as_in_the_file() {
+    let [mut before, mut after] = [(); 2].map(|()| profile_of(&[("a", 3), ("b", 2)]));
+    before.values.iter_mut().skip(1).step_by(2).for_each(|value| *value = i64::MIN);
+    after.values.iter_mut().skip(1).step_by(2).for_each(|value| *value = i64::MAX);
+    let diff = diff_of(&[before], &[after], &DiffOptions::default());
+    assert_eq!((diff.before.samples, diff.after.samples), (5.0, 5.0));
+    assert_eq!((diff.before.recorded, diff.after.recorded), (i64::MIN, i64::MAX));
+}

@@ -22,6 +22,7 @@ pub use tags::{TagError, TagMatch};
 use profile::{Profile, Unfiltered, UnfilteredType};
 use regex::Regex;
 
+use super::time::{TimeRange, select_time};
 use super::{Cancel, quality};
 
 /// Selection of a profile's samples, frames and labels. A frame matches a regular expression if its
@@ -58,6 +59,9 @@ pub struct Filter {
     pub process: Option<Selector>,
     /// Only samples with a frame in this binary.
     pub binary: Option<Selector>,
+    /// Only samples within this range of time. It applies before the others, and what is outside is
+    /// not counted in [`Profile::unfiltered`]: the part is like a shorter recording.
+    pub time: Option<TimeRange>,
 }
 
 /// One condition of a [`Filter`].
@@ -93,6 +97,8 @@ pub enum Condition {
     Process,
     /// [`Filter::binary`].
     Binary,
+    /// [`Filter::time`].
+    Time,
 }
 
 impl Condition {
@@ -114,6 +120,26 @@ impl Condition {
             Condition::Thread => "thread",
             Condition::Process => "process",
             Condition::Binary => "binary",
+            Condition::Time => "time",
+        }
+    }
+
+    /// The reason why a profile does not meet it.
+    pub fn nothing_found(self) -> &'static str {
+        match self {
+            Condition::TagFocus | Condition::TagIgnore => "no sample matches",
+            Condition::TagShow | Condition::TagHide => "no label matches",
+            Condition::TagRoot | Condition::TagLeaf => "no sample has such a label",
+            Condition::Thread => "no thread matches",
+            Condition::Process => "no process matches",
+            Condition::Binary => "no binary matches",
+            Condition::Time => "no sample in this range",
+            Condition::Focus
+            | Condition::Ignore
+            | Condition::Show
+            | Condition::Hide
+            | Condition::ShowFrom
+            | Condition::PruneFrom => "no frame matches",
         }
     }
 }
@@ -125,21 +151,27 @@ pub struct Filtered {
     pub profile: Profile,
     /// Conditions that nothing in the profile meets.
     pub unmatched: Vec<Condition>,
+    /// The sums of samples without a time that [`Filter::time`] has left out, by sample type.
+    pub without_time: Vec<i64>,
 }
 
 impl Filter {
     /// True if it leaves every profile as it is, apart from its own
     /// [`drop_frames`](Profile::drop_frames).
     pub fn is_empty(&self) -> bool {
-        !self.has_frame_conditions()
-            && self.tag_focus.is_none()
-            && self.tag_ignore.is_none()
-            && self.tag_show.is_none()
-            && self.tag_hide.is_none()
-            && self.tag_root.is_empty()
-            && self.tag_leaf.is_empty()
-            && self.thread.is_none()
-            && self.process.is_none()
+        self.time.is_none() && !self.has_conditions_but_time()
+    }
+
+    fn has_conditions_but_time(&self) -> bool {
+        self.has_frame_conditions()
+            || self.tag_focus.is_some()
+            || self.tag_ignore.is_some()
+            || self.tag_show.is_some()
+            || self.tag_hide.is_some()
+            || !self.tag_root.is_empty()
+            || !self.tag_leaf.is_empty()
+            || self.thread.is_some()
+            || self.process.is_some()
     }
 
     fn has_frame_conditions(&self) -> bool {
@@ -159,10 +191,15 @@ impl Filter {
     /// The same. After `cancel`, any part of the samples is missing.
     pub fn apply_until(&self, profile: Profile, cancel: &Cancel) -> Filtered {
         let mut profile = profile;
-        let mut unmatched = Vec::new();
+        let (mut unmatched, mut without_time) = (Vec::new(), Vec::new());
+        if let Some(range) = self.time {
+            let part = select_time(profile, range);
+            (profile, without_time) = (part.profile, part.without_time);
+            unmatched.extend(profile.samples.is_empty().then_some(Condition::Time));
+        }
         prune::drop_uninteresting(&mut profile, cancel);
-        if self.is_empty() || cancel.is_canceled() {
-            return Filtered { profile, unmatched };
+        if !self.has_conditions_but_time() || cancel.is_canceled() {
+            return Filtered { profile, unmatched, without_time };
         }
         if profile.unfiltered.is_none() {
             profile.unfiltered = Some(Box::new(figures(&profile)));
@@ -174,7 +211,7 @@ impl Filter {
             names::filter(&mut profile, self, &mut unmatched, cancel);
         }
         if cancel.is_canceled() {
-            return Filtered { profile, unmatched };
+            return Filtered { profile, unmatched, without_time };
         }
         self.filter_by_tag(&mut profile, &units, &mut unmatched);
         self.filter_tags(&mut profile, &mut unmatched);
@@ -191,7 +228,7 @@ impl Filter {
         if !keeps_stacks_and_labels {
             edit::add_up(&mut profile);
         }
-        Filtered { profile, unmatched }
+        Filtered { profile, unmatched, without_time }
     }
 
     fn select_by_label(&self, profile: &mut Profile, unmatched: &mut Vec<Condition>) {

@@ -44,7 +44,8 @@ enum Dropped {
 }
 
 /// Removes frames that match the profile's [`drop_frames`](Profile::drop_frames) and not its
-/// `keep_frames`, with their callees, below the first frame that does not match. As in pprof,
+/// `keep_frames`, with their callees, below the first frame that does not match, and both
+/// expressions: what a filter puts below the root must not make them match again. As in pprof,
 /// expressions that are none are ignored.
 pub fn drop_uninteresting(profile: &mut Profile, cancel: &Cancel) {
     let whole = |id: StrId| {
@@ -78,6 +79,7 @@ pub fn drop_uninteresting(profile: &mut Profile, cancel: &Cancel) {
         dropped[id.0 as usize] = Dropped::Inner;
         Some(outermost + 1..lines.len())
     });
+    (profile.drop_frames, profile.keep_frames) = (StrId::EMPTY, StrId::EMPTY);
     if dropped.iter().all(|&d| d == Dropped::No) {
         return;
     }

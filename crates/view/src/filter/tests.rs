@@ -96,6 +96,22 @@ fn a_profile_drops_its_own_frames() {
     assert_eq!(rows(&Filter::default().apply(p).profile), rows(&inlined()));
 }
 
+#[test]
+fn frames_are_dropped_once() {
+    let mut p = processes();
+    // The outermost frame, which stays until another one is below it.
+    p.drop_frames = p.strings.intern("serve");
+    let filters = [
+        Filter { tag_root: vec!["process".to_owned()], ..Filter::default() },
+        Filter { focus: regex("query"), ..Filter::default() },
+    ];
+    let both = Filter { focus: filters[1].focus.clone(), ..filters[0].clone() };
+    let expected = kept(&both, &p);
+    assert!(!expected.is_empty());
+    let [root, focus] = filters.map(|filter| move |p: Profile| filter.apply(p).profile);
+    assert_eq!(rows(&focus(root(p))), expected);
+}
+
 /// Samples with `bytes` 1024 to 4096, `request` without a unit, and `key`.
 fn tagged() -> Profile {
     let mut b = Builder::new(&[("objects", "count")]);

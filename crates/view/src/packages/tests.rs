@@ -117,3 +117,23 @@ fn long_and_odd_names_are_read_in_one_pass() {
         }
     }
 }
+
+#[test]
+fn functions_that_share_a_long_name_cost_no_more_than_one() {
+    let mut b = profile::Builder::new(&[("samples", "count")]);
+    let long = format!("app::f<{}>", "x".repeat(60_000));
+    let name = b.profile.strings.intern(&long);
+    let longer = b.profile.strings.intern(&"y::".repeat(100_000));
+    let filename = b.profile.strings.intern("a.cc");
+    // One by one, the names would be 60 GB to examine.
+    for number in 0..1_000_000 {
+        let start_line = i64::from(number);
+        b.profile.functions.push(Function { name, system_name: name, filename, start_line });
+    }
+    b.profile.functions.push(Function { name: longer, filename, ..Function::default() });
+    let mut profile = b.finish(None);
+    name_packages(&mut profile);
+    let named = |function: &Function| profile.str(function.name) == "app";
+    assert_eq!(profile.functions.iter().filter(|function| named(function)).count(), 1_000_000);
+    assert_eq!(profile.functions[1_000_000].name, longer);
+}

@@ -113,7 +113,8 @@ fn hidden_frames_give_their_value_to_callers() {
 #[test]
 fn a_location_of_any_number_of_inlined_functions_is_bounded() {
     let mut b = Builder::new(&[("samples", "count")]);
-    let lines = vec![("f", "f.c", 3); 2_000];
+    // Fewer than a view leaves out.
+    let lines = vec![("f", "f.c", 3); 1_000];
     let deep = functions(&mut b, None, 1, &lines);
     b.add(&[deep], LabelSetId::EMPTY, Column(0), 1);
     let p = b.finish(None);
@@ -148,4 +149,33 @@ fn code_without_a_file_belongs_to_the_only_file_of_its_function() {
         .map(|l| (p.str(l.file), l.values.self_value, l.lines.len(), l.addresses.len()))
         .collect();
     assert_eq!(found, [("work.go", 7, 3, 3), ("", 3, 1, 1)]);
+}
+
+#[test]
+fn code_without_a_name_is_one_listing() {
+    let mut b = Builder::new(&[("samples", "count")]);
+    let lib = mapping(&mut b, "/usr/lib/libx.so", 0x1000);
+    let other = mapping(&mut b, "/usr/lib/liby.so", 0x20000);
+    let [a, c, far] = [0x1010, 0x1018, 0x1800].map(|at| b.location(Some(lib), at));
+    let elsewhere = b.location(Some(other), 0x20018);
+    for stack in [&[a, c][..], &[c, c], &[far, a], &[elsewhere, far]] {
+        b.add(stack, LabelSetId::EMPTY, Column(0), 1);
+    }
+    let p = b.finish(None);
+    let view = View::new(&p, 0, LINES);
+    let all = UnnamedAddress::all(&view);
+    assert_eq!(all.len(), 4);
+    let row = *all.iter().find(|address| address.has_name(&view, "libx.so+0x18")).unwrap();
+    assert!(!all.iter().any(|address| address.has_name(&view, "libx.so+0x19")));
+    let near = all.iter().filter(|other| other.binary == row.binary && other.offset < 0x100);
+    let near: Vec<u32> = near.map(|other| other.frame).collect();
+    let selection = Selection::of_unnamed_code(&view, row.frame, &near);
+    assert!(selection.is_unnamed());
+    let source = Source::new(&view, &selection);
+    let [listing] = source.listings.as_slice() else { panic!("{source:?}") };
+    assert_eq!(listing.name(&view), "libx.so+0x18");
+    // A sample counts once.
+    assert_eq!(pair(listing.values), (2, 3));
+    let addresses: Vec<_> = listing.addresses.iter().map(|a| (a.offset, pair(a.values))).collect();
+    assert_eq!(addresses, [(0x10, (1, 2)), (0x18, (1, 2))]);
 }

@@ -62,6 +62,7 @@ pub(crate) fn grow<'v>(
         tree: Tree {
             nodes: vec![root],
             left_out: 0,
+            beyond_limit: 0,
             direction,
             states: of_root.into_iter().collect(),
         },
@@ -69,9 +70,14 @@ pub(crate) fn grow<'v>(
         groups: Vec::new(),
         places: Vec::new(),
     };
+    let most = view.frames.expansion.nodes(matches!(cut, Cut::Width(_)));
     let mut pending = vec![all];
     while let Some(next) = pending.pop().filter(|_| !view.cancel.is_canceled()) {
-        grower.expand(next, &mut items, &mut pending);
+        if grower.tree.nodes.len() + pending.len() < most {
+            grower.expand(next, &mut items, &mut pending);
+        } else {
+            grower.end(next, &items);
+        }
     }
     grower.tree
 }
@@ -210,6 +216,32 @@ impl<'v> TreeBuilder<'v, '_> {
             self.partition(&mut items[..going], next);
         }
         self.groups.clear();
+    }
+
+    /// Ends the stacks of a node, because of the limit of a tree, in one further node.
+    fn end(&mut self, at: PendingNode, items: &[PathSample<'v>]) {
+        let PendingNode { node, depth, start, end } = at;
+        let (mut own, mut total) = (0i64, 0i64);
+        let mut by_state = ByState::default();
+        for mut item in items[start..end].iter().copied() {
+            if self.advance_to_other(&mut item, node, depth).is_none() {
+                own = own.saturating_add(item.value);
+                continue;
+            }
+            total = total.saturating_add(item.value);
+            if let Some(states) = &self.states {
+                let of_state = &mut by_state[states.get(item.labels)];
+                *of_state = of_state.saturating_add(item.value);
+            }
+        }
+        self.tree.nodes[node as usize].self_value = own;
+        if total == 0 {
+            return;
+        }
+        let frame = self.view.frames.beyond_limit;
+        self.tree.beyond_limit += 1;
+        self.tree.nodes.push(Node { parent: node, frame, self_value: total, total });
+        self.tree.states.extend(self.states.is_some().then_some(by_state));
     }
 
     /// Advances the samples of a node by one frame and finds their groups. Samples that end here

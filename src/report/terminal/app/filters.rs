@@ -8,6 +8,10 @@ impl App {
     /// Adds a filter.
     pub(super) fn add_filter(&mut self, added: AddedFilter) -> Vec<Command> {
         let mut query = self.page().query.clone();
+        if added.is_time() {
+            // Another range of the recording, not a part of that range.
+            query.filters.retain(|added| !added.is_time());
+        }
         if !query.filters.contains(&added) {
             query.filters.push(added);
         }

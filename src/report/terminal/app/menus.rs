@@ -135,6 +135,10 @@ impl App {
                 items.push(item('A', "source and assembly", visit(of(true), None)));
             }
         }
+        if let (None, None, Some(address)) = (name, &target.file, &target.address) {
+            let code = Shown::Source(SourceOf { name: address.clone(), assembly: true });
+            items.push(item('a', "instructions around it", visit(code, None)));
+        }
         if let Some(function) = name {
             let sandwich = Shown::Sandwich(function.clone());
             items.push(item('S', "its callers and callees (sandwich)", visit(sandwich, None)));
@@ -142,7 +146,7 @@ impl App {
             items.push(item('r', "its callers, from its self value", visit(callers, name)));
             let callees = Shown::Tree(Direction::Callees);
             items.push(item('t', "its place in the call tree", visit(callees, name)));
-            let flame = Shown::Flame(Direction::Callees);
+            let flame = Shown::flame(Direction::Callees);
             items.push(item('F', "its place in the flame graph", visit(flame, name)));
             items.push(item(
                 'f',
@@ -152,7 +156,7 @@ impl App {
         } else {
             let functions = self.query(Shown::functions(), target.focus());
             items.push(item('f', "its functions", Choice::Visit(functions, None)));
-            let flame = self.query(Shown::Flame(Direction::Callees), target.focus());
+            let flame = self.query(Shown::flame(Direction::Callees), target.focus());
             items.push(item('F', "its flame graph", Choice::Visit(flame, None)));
         }
         if let (Some(_), Some(binary), Some(added)) = (name, &target.binary, target.in_binary()) {
@@ -167,7 +171,7 @@ impl App {
         for (key, text, shown) in [
             ('f', "its functions", Shown::functions()),
             ('t', "its call tree", Shown::Tree(Direction::Callees)),
-            ('F', "its flame graph", Shown::Flame(Direction::Callees)),
+            ('F', "its flame graph", Shown::flame(Direction::Callees)),
             ('8', "its threads", by_label(label::THREAD)),
             ('6', "its binaries", Shown::table(Rows::Binaries)),
         ] {
@@ -187,6 +191,9 @@ impl App {
         rows.extend(keys.into_iter().map(|key| Rows::Label(key.to_owned())));
         // In a difference, its rows.
         let is_diff = matches!(self.page().query.shown, Shown::Diff { .. });
+        if !is_diff {
+            rows.insert(4, Rows::Packages);
+        }
         let mut items = Vec::new();
         let numbers = NUMBERS.chars().chain(std::iter::repeat(' '));
         for (key, rows) in numbers.zip(rows) {

@@ -2,7 +2,9 @@ use super::super::model::{Context, compute};
 use super::super::query::Column;
 use super::super::theme::{Charset, Depth};
 use super::*;
+use crate::report::terminal::query::Values;
 use ratatui::crossterm::event::KeyCode;
+use tui_input::InputRequest;
 use view::testing::{answers, processes};
 
 fn app(profile: Profile) -> App {
@@ -35,6 +37,10 @@ fn press(app: &mut App, actions: &[Action]) {
     }
 }
 
+fn typed(app: &App) -> &str {
+    app.prompt.as_ref().unwrap().input.value()
+}
+
 fn selected(app: &App) -> String {
     app.page().name().map_or(String::new(), |name| name.into_owned())
 }
@@ -51,6 +57,51 @@ fn pages_are_a_history() {
     assert_eq!(app.page().query.shown, Shown::Tree(Direction::Callees));
     press(&mut app, &[Action::View(ViewKey::Functions), Action::Forward]);
     assert_eq!(app.message.as_deref(), Some("no next page"));
+}
+
+/// Three pages on, the model of a page is freed.
+const AWAY: [Action; 3] =
+    [Action::View(ViewKey::Lines), Action::View(ViewKey::Binaries), Action::View(ViewKey::Files)];
+const BACK: [Action; 3] = [Action::Back; 3];
+
+#[test]
+fn a_page_far_back_is_shown_at_the_same_place() {
+    let mut app = app(answers());
+    press(&mut app, &[Action::View(ViewKey::CallTree), Action::ExpandAll, Action::Go(Move::Last)]);
+    let (rows, name) = (app.page().rows(), selected(&app));
+    press(&mut app, &AWAY);
+    assert!(app.pages[1].model.is_none() && app.pages[1].outline.lines().is_empty());
+    press(&mut app, &BACK);
+    assert_eq!((app.page().rows(), selected(&app)), (rows, name));
+    assert_eq!(app.page().cursor.selected, rows - 1);
+
+    let zoomed = [Action::View(ViewKey::Flame), Action::Go(Move::Last), Action::Open];
+    press(&mut app, &zoomed);
+    let (zoom, chosen) = (app.page().zoom, selected(&app));
+    assert_ne!(zoom, view::Tree::ROOT);
+    press(&mut app, &AWAY);
+    press(&mut app, &BACK);
+    assert_eq!((app.page().zoom, selected(&app)), (zoom, chosen));
+}
+
+#[test]
+fn a_flame_graph_is_turned_upside_down_and_ordered_by_width() {
+    let mut app = app(answers());
+    press(&mut app, &[Action::View(ViewKey::Flame), Action::Reverse]);
+    assert_eq!(selected(&app), "main");
+    press(&mut app, &[Action::Go(Move::Rows(-1))]);
+    assert_eq!(selected(&app), "foo1");
+    // The last line has the figures of the selected box, the one above it the root.
+    app.click(0, 19);
+    assert_eq!(selected(&app), "foo1");
+    app.click(0, 18);
+    assert_eq!(selected(&app), "main");
+    press(&mut app, &[Action::Go(Move::Rows(-1)), Action::Open, Action::Sort]);
+    let Shown::Flame(of) = app.page().query.shown else { panic!("a flame graph") };
+    assert_eq!((of.siblings, of.is_upward), (view::Siblings::LeftHeavy, true));
+    assert!(app.page().zoom != view::Tree::ROOT && selected(&app) == "foo1");
+    press(&mut app, &[Action::CollapseRecursion]);
+    assert_eq!(app.page().query.name(), "flame graph, widest first, recursion collapsed");
 }
 
 #[test]
@@ -74,8 +125,16 @@ fn a_search_goes_on_while_it_is_typed() {
     assert_eq!(selected(&app), "foo1");
     app.typed('2');
     assert_eq!(selected(&app), "foo2");
-    app.deleted();
+    app.edited(InputRequest::DeletePrevChar);
     assert_eq!(selected(&app), "foo1");
+    // In the middle of what is typed.
+    app.edited(InputRequest::GoToStart);
+    app.edited(InputRequest::DeleteNextChar);
+    app.typed('f');
+    assert_eq!((typed(&app), selected(&app)), ("foo", "foo1".to_owned()));
+    app.edited(InputRequest::DeleteLine);
+    "\u{7}foo".chars().for_each(|c| app.typed(c));
+    assert_eq!((typed(&app), selected(&app)), ("foo", "foo1".to_owned()));
     assert_eq!(app.entered(), []);
     press(&mut app, &[Action::NextMatch]);
     assert_eq!(selected(&app), "foo2");
@@ -167,12 +226,12 @@ fn the_menu_leads_from_a_function_to_its_views_and_back() {
 fn one_of_several_filters_is_removed() {
     let mut app = app(answers());
     press(&mut app, &[Action::Focus, Action::TypeFilter]);
-    assert_eq!(app.prompt.as_ref().unwrap().text, "focus=");
+    assert_eq!(typed(&app), "focus=");
     app.completed();
     "foo(".chars().for_each(|c| app.typed(c));
     assert_eq!(app.prompt.as_ref().unwrap().error.as_deref(), Some("unclosed group"));
     assert_eq!((app.entered(), app.prompt.is_some()), (Vec::new(), true));
-    app.deleted();
+    app.edited(InputRequest::DeletePrevChar);
     app.typed('2');
     let commands = app.entered();
     perform(&mut app, commands);
@@ -212,8 +271,8 @@ fn rows_are_those_of_any_label() {
     let mut app = app(processes());
     press(&mut app, &[Action::RowsMenu]);
     let texts: Vec<_> = app.menu.iter().flat_map(|m| &m.items).map(|i| i.text.clone()).collect();
-    assert_eq!(texts, ["functions", "lines", "files", "binaries", "by process"]);
-    menu_key(&mut app, '5');
+    assert_eq!(texts, ["functions", "lines", "files", "binaries", "packages", "by process"]);
+    menu_key(&mut app, '6');
     assert_eq!(selected(&app), "web;1");
     press(&mut app, &[Action::Open]);
     menu_key(&mut app, 't');

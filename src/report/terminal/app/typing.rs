@@ -1,6 +1,9 @@
 //! What the user types into the line at the bottom, and searches.
 
+use tui_input::{Input, InputRequest};
+
 use super::{App, Command};
+use crate::report::terminal::live::Control;
 use crate::report::terminal::query::{AddedFilter, CONDITIONS};
 use crate::report::terminal::search::{Progress, Search, Way, pattern};
 
@@ -8,12 +11,12 @@ use crate::report::terminal::search::{Progress, Search, Way, pattern};
 const MAX_TYPED: usize = 1000;
 
 /// What the user types into the line at the bottom.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Prompt {
     /// Its use.
     pub purpose: Purpose,
-    /// The text so far.
-    pub text: String,
+    /// The text so far, and the cursor in it.
+    pub input: Input,
     /// The reason why the text is wrong so far.
     pub error: Option<String>,
 }
@@ -27,6 +30,8 @@ pub enum Purpose {
     Write,
     /// A filter.
     Filter,
+    /// What is to be recorded instead.
+    Record,
 }
 
 impl App {
@@ -34,75 +39,78 @@ impl App {
     pub(super) fn begin(&mut self, purpose: Purpose) {
         self.anchor = self.page().search_position();
         let text = if purpose == Purpose::Filter { "focus=" } else { "" };
-        self.prompt = Some(Prompt { purpose, text: text.to_owned(), error: None });
+        self.prompt = Some(Prompt { purpose, input: text.into(), error: None });
     }
 
     /// A typed character.
     pub fn typed(&mut self, c: char) {
-        if let Some(prompt) = &mut self.prompt
-            && prompt.text.len() < MAX_TYPED
-            && !c.is_control()
-        {
-            prompt.text.push(c);
-            self.retyped();
-        }
+        self.edited(InputRequest::InsertChar(c));
     }
 
-    /// The last typed character is deleted; without one, the prompt ends.
-    pub fn deleted(&mut self) {
-        match self.prompt.as_mut().and_then(|prompt| prompt.text.pop()) {
-            Some(_) => self.retyped(),
-            None => self.prompt = None,
+    /// A change of what is typed, or a move of the cursor in it. Without a text, the prompt ends
+    /// where a character would be deleted.
+    pub fn edited(&mut self, request: InputRequest) {
+        let Some(prompt) = &mut self.prompt else { return };
+        match request {
+            InputRequest::InsertChar(c)
+                if c.is_control() || prompt.input.value().len() >= MAX_TYPED => {}
+            InputRequest::DeletePrevChar if prompt.input.value().is_empty() => self.prompt = None,
+            request => {
+                if prompt.input.handle(request).is_some_and(|changed| changed.value) {
+                    self.retyped();
+                }
+            }
         }
     }
 
     /// Completes what is typed: the next condition of a filter.
     pub fn completed(&mut self) {
-        let Some(Prompt { purpose: Purpose::Filter, text, .. }) = &mut self.prompt else { return };
+        let Some(Prompt { purpose: Purpose::Filter, input, .. }) = &mut self.prompt else {
+            return;
+        };
+        let text = input.value();
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let name = name.replace('_', "-");
         let at = CONDITIONS.iter().position(|condition| condition.name() == name);
         let begun = || CONDITIONS.iter().position(|condition| condition.name().starts_with(&name));
         let next = at.map_or_else(begun, |at| Some((at + 1) % CONDITIONS.len()));
-        *text = format!("{}={value}", CONDITIONS[next.unwrap_or(0)].name());
+        *input = format!("{}={value}", CONDITIONS[next.unwrap_or(0)].name()).into();
         self.retyped();
     }
 
     /// Searches for the text as it is typed, or checks it.
     fn retyped(&mut self) {
-        let Some(Prompt { purpose, text, error }) = &mut self.prompt else { return };
+        let Some(Prompt { purpose, input, error }) = &mut self.prompt else { return };
+        let text = input.value();
         match purpose {
-            Purpose::Write => return,
+            Purpose::Write | Purpose::Record => return,
             Purpose::Filter => {
                 *error = AddedFilter::parse(text).err();
                 return;
             }
             Purpose::Search => {}
         }
-        let text = text.clone();
+        let pattern = pattern(text).ok().filter(|_| !text.is_empty());
         let count = self.page().searched();
-        self.search = match pattern(&text) {
-            Ok(regex) if !text.is_empty() => {
-                Some(Search::new(regex, self.anchor, count, Way::Forward))
-            }
-            _ => None,
-        };
+        self.search = pattern.map(|regex| Search::new(regex, self.anchor, count, Way::Forward));
         self.search_on();
     }
 
     /// The end of what is typed.
     pub fn entered(&mut self) -> Vec<Command> {
         let Some(prompt) = self.prompt.take() else { return Vec::new() };
+        let text = prompt.input.value();
         match prompt.purpose {
-            _ if prompt.text.is_empty() => Vec::new(),
+            _ if text.is_empty() => Vec::new(),
             Purpose::Search => {
-                if let Err(error) = pattern(&prompt.text) {
+                if let Err(error) = pattern(text) {
                     self.say(error);
                 }
                 Vec::new()
             }
-            Purpose::Write => vec![Command::Write(prompt.text)],
-            Purpose::Filter => match AddedFilter::parse(&prompt.text) {
+            Purpose::Write => vec![Command::Write(text.to_owned())],
+            Purpose::Record => vec![Command::Live(Control::Record(text.to_owned()))],
+            Purpose::Filter => match AddedFilter::parse(text) {
                 Ok(added) => self.add_filter(added),
                 // It can be corrected.
                 Err(error) => {

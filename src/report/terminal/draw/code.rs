@@ -23,7 +23,7 @@ pub(super) fn draw_code(app: &App, code: &Code, area: Rect, out: &mut Buffer) {
         let at = &code.rows[i];
         let style = match at.content {
             Content::Note => app.theme.strong(),
-            Content::Inlined => app.theme.faint(),
+            Content::Inlined | Content::Gap => app.theme.faint(),
             Content::Line(_) | Content::Instruction { .. } => Style::new(),
         };
         let is_selected = i == app.page().cursor.selected;
@@ -57,6 +57,7 @@ fn values(app: &App, code: &Code, row: &CodeRow, width: Option<usize>) -> Vec<Sp
     let Some(width) = width else { return vec![share(row.values.self_value)] };
     let place = match row.content {
         Content::Line(number) if number > 0 => number.to_string(),
+        Content::Gap => app.theme.glyph("…", "...").to_owned(),
         Content::Instruction { address, skid: true } => format!("~{address:x}"),
         Content::Instruction { address, skid: false } => format!("{address:x}"),
         _ => String::new(),

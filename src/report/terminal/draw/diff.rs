@@ -8,10 +8,10 @@ use unicode_width::UnicodeWidthStr;
 
 use super::list::{ListRow, draw_empty, draw_row, is_narrow, row_title, rows, title};
 use super::put;
+use crate::report::diff::{difference, p_value, ratio, value};
 use crate::report::terminal::app::App;
 use crate::report::terminal::difference::Difference;
 use crate::report::terminal::query::{Column, Shown, Values};
-use crate::report::units;
 use view::{Change, Diff, Scale};
 
 /// Width of a column of values, unless one is longer, and if one is very long.
@@ -49,16 +49,13 @@ pub(super) fn draw_diff(app: &App, found: &Difference, area: Rect, out: &mut Buf
         let style = if at.is_significant() { Style::new() } else { app.theme.faint() };
         let is_narrow = is_narrow(row);
         let values = values(app, &found.diff, Cells { change, width, is_narrow });
-        let name = found.name(i);
+        let mut name = found.name(i);
+        if let Some(binary) = found.binary(i) {
+            name += &format!("  ({binary})");
+        }
         let is_selected = i == app.page().cursor.selected;
         draw_row(app, ListRow { values, name: &name, style, is_selected }, row, out);
     }
-}
-
-/// A value in the unit of comparison.
-pub(super) fn value(diff: &Diff, value: f64) -> String {
-    let text = units::format(value.round() as i64, &diff.unit);
-    if diff.scale == Scale::PerSecond { text + "/s" } else { text }
 }
 
 /// Width of a column of values.
@@ -86,34 +83,19 @@ fn values(app: &App, diff: &Diff, cells: Cells<'_>) -> Vec<Span<'static>> {
     } else {
         app.theme.faint()
     };
-    let difference = value(diff, change.difference());
-    let sign = if change.difference() > 0.0 { "+" } else { "" };
-    let difference = format!("{sign}{difference}");
     let cell = |text: String, width: usize| {
         let text = app.theme.text(&text).into_owned();
         Span::styled(format!("{text:>width$}"), style)
     };
     if is_narrow {
-        return vec![cell(difference, width)];
+        return vec![cell(difference(diff, change), width)];
     }
-    let ratio = match change.ratio() {
-        _ if change.before == change.after => "=".to_owned(),
-        _ if change.before == 0.0 => "new".to_owned(),
-        _ if change.after == 0.0 => "gone".to_owned(),
-        Some(ratio) => format!("{}{ratio:.2}", app.theme.glyph("×", "x")),
-        None => "-".to_owned(),
-    };
-    let p = match change.adjusted_p {
-        None => "-".to_owned(),
-        Some(p) if p < 0.0001 => "<0.0001".to_owned(),
-        Some(p) => format!("{p:.4}"),
-    };
     vec![
         cell(value(diff, change.before), width),
         cell(value(diff, change.after), width + 1),
-        cell(difference, width + 1),
-        cell(ratio, 9),
-        cell(p, 9),
+        cell(difference(diff, change), width + 1),
+        cell(ratio(change), 9),
+        cell(p_value(change), 9),
         Span::raw("  "),
     ]
 }

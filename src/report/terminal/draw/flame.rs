@@ -7,9 +7,9 @@ use ratatui::style::Style;
 use super::list::draw_empty;
 use super::{fill, put};
 use crate::report::terminal::app::App;
-use crate::report::terminal::boxes::{BoxTree, cell_boxes};
+use crate::report::terminal::boxes::NamedTree;
 use crate::report::terminal::diff_flame::DiffFlame;
-use crate::report::terminal::model::Graph;
+use crate::report::terminal::model::{Graph, Model};
 use view::Tree;
 
 /// A number that is the same for the same name.
@@ -47,40 +47,51 @@ pub(super) fn draw_difference(app: &App, flame: &DiffFlame, area: Rect, out: &mu
 /// Draws boxes with the style and the sign that `look` returns for a node.
 fn draw_boxes(
     app: &App,
-    tree: &dyn BoxTree,
+    tree: &dyn NamedTree,
     area: Rect,
     out: &mut Buffer,
     look: impl Fn(u32) -> (Style, &'static str),
 ) {
     let page = app.page();
+    let left_out = page.model.as_deref().map_or(0, Model::left_out);
+    if tree.children(Tree::ROOT).is_empty() && left_out > 0 {
+        let text = " all values are negative or zero; tables and call trees show them";
+        put(out, app.theme, area, text, app.theme.faint());
+        return;
+    }
     if draw_empty(app, tree.children(Tree::ROOT).len(), area, out) {
         return;
     }
-    let height = usize::from(area.height.saturating_sub(1));
-    let first = page.cursor.first;
-    for b in cell_boxes(tree, page.zoom, area.width) {
-        let Some(y) = b.depth.checked_sub(first).filter(|&y| y < height) else { continue };
-        let name = tree.box_name(b.node);
-        let found = app.search.as_ref().is_some_and(|search| search.regex.is_match(&name));
-        let (style, sign) = look(b.node);
-        let style = if b.node == page.chosen {
-            app.theme.selected()
-        } else if found {
-            app.theme.found()
-        } else {
-            style
-        };
-        let cell = Rect { x: area.x + b.left, y: area.y + y as u16, width: b.width, height: 1 };
-        fill(out, cell, style);
-        if !sign.is_empty() {
-            out.set_stringn(cell.x, cell.y, sign, 1, style);
+    let rows = page.cell_rows(area.width);
+    for y in 0..area.height.saturating_sub(1) {
+        for b in rows.row(page.box_row(y, area.height)) {
+            let name = tree.box_name(b.node);
+            let found = app.search.as_ref().is_some_and(|search| search.regex.is_match(&name));
+            let (style, sign) = look(b.node);
+            let style = if b.node == page.chosen {
+                app.theme.selected()
+            } else if found {
+                app.theme.found()
+            } else {
+                style
+            };
+            let cell = Rect { x: area.x + b.left, y: area.y + y, width: b.width, height: 1 };
+            draw_box(app, cell, (&name, sign), style, out);
         }
-        // A gap between boxes that are wide enough to have a name.
-        if b.width > 2 {
-            let text = app.theme.text(&name);
-            let space = usize::from(b.width - 1) - sign.len();
-            out.set_stringn(cell.x + sign.len() as u16, cell.y, text, space, style);
-        }
+    }
+}
+
+/// Draws a box with its sign and its name.
+fn draw_box(app: &App, cell: Rect, (name, sign): (&str, &str), style: Style, out: &mut Buffer) {
+    fill(out, cell, style);
+    if !sign.is_empty() {
+        out.set_stringn(cell.x, cell.y, sign, 1, style);
+    }
+    // A gap between boxes that are wide enough to have a name.
+    if cell.width > 2 {
+        let text = app.theme.text(name);
+        let space = usize::from(cell.width - 1) - sign.len();
+        out.set_stringn(cell.x + sign.len() as u16, cell.y, text, space, style);
     }
 }
 

@@ -5,20 +5,28 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::{fill, put};
+use super::{fill, put, shortened};
 use crate::report::states;
 use crate::report::terminal::app::App;
-use crate::report::terminal::model::{Facts, Graph, SMALL_BRANCH, Table, ThreadTable};
+use crate::report::terminal::model::{Facts, Graph, Model, SMALL_BRANCH, Table, ThreadTable};
 use crate::report::terminal::page::Body;
-use crate::report::terminal::query::{Column, Rows};
+use crate::report::terminal::query::{AddedFilter, Column, Rows, Shown};
 use crate::report::terminal::theme::Theme;
+use view::Direction;
 
-/// Says that nothing is shown; returns whether that is so.
+/// Draws that there are no rows, with the filters that nothing meets; returns whether that is so.
 pub(super) fn draw_empty(app: &App, rows: usize, area: Rect, out: &mut Buffer) -> bool {
-    if rows == 0 {
-        put(out, app.theme, area, " no samples", app.theme.faint());
+    if rows > 0 {
+        return false;
     }
-    rows == 0
+    let unmatched = app.page().model.as_deref().map_or(&[][..], Model::unmatched);
+    let notes = unmatched.iter().map(AddedFilter::unmatched);
+    let lines = ["no samples".to_owned()].into_iter().chain(notes);
+    for (y, text) in (area.y..area.y + area.height).zip(lines) {
+        let row = Rect { y, height: 1, ..area };
+        put(out, app.theme, row, &format!(" {text}"), app.theme.faint());
+    }
+    true
 }
 
 /// Rows of a list on the screen, below the titles of its columns.
@@ -121,6 +129,7 @@ pub(super) fn row_title(rows: &Rows) -> &str {
         Rows::Functions => "function",
         Rows::Lines => "function and line",
         Rows::Files => "file",
+        Rows::Packages => "package",
         Rows::Binaries => "binary",
         Rows::Label(key) => key,
     }
@@ -141,6 +150,11 @@ pub(super) fn draw_table(app: &App, table: &Table, area: Rect, out: &mut Buffer)
         if table.kind == Rows::Functions && !frame.binary_name(&facts.profile).is_empty() {
             name += &format!("  ({})", frame.binary_name(&facts.profile));
         }
+        if matches!(table.kind, Rows::Lines | Rows::Files) && app.page().cursor.left == 0 {
+            // The last parts of a path and the line are what distinguishes rows.
+            let taken = if is_narrow(row) { 10 } else { values.iter().map(Span::width).sum() };
+            name = shortened(&name, usize::from(row.width).saturating_sub(taken));
+        }
         let style = if frame.kernel { app.theme.kernel() } else { Style::new() };
         let is_selected = i == app.page().cursor.selected;
         draw_row(app, ListRow { values, name: &name, style, is_selected }, row, out);
@@ -158,13 +172,25 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
         0 => String::new(),
         count => format!("  ({count} branches below {SMALL_BRANCH}% left out)"),
     };
-    titles(app, &graph.facts, &format!("function{left_out}"), area, out);
+    let facts = &graph.facts;
+    let is_of_callers = page.query.shown == Shown::Tree(Direction::Callers);
+    if is_of_callers {
+        // As in text: one value, the self value of the first function in this context.
+        let width = if is_narrow(area) { 0 } else { facts.value_width() };
+        let own = if is_narrow(area) { "" } else { "self" };
+        let text = format!("{:>8}{own:>width$}  function, its callers below it", "self%");
+        put(out, app.theme, area, &format!("{text}{left_out}"), app.theme.strong());
+    } else {
+        titles(app, facts, &format!("function{left_out}"), area, out);
+    }
     for (i, row) in rows(app, lines.len(), area) {
         let line = lines[i];
         let node = graph.tree.node(line.node);
         let is_caller = graph.is_caller(line.node);
-        let mut values = values(&graph.facts, app.theme, node.self_value, node.total);
-        if is_caller && is_narrow(row) {
+        let mut values = values(facts, app.theme, node.self_value, node.total);
+        if is_of_callers {
+            values.drain(..3);
+        } else if is_caller && is_narrow(row) {
             values.swap(0, 3);
         } else if is_caller {
             // The samples are those of the function: its callers have no part of them.

@@ -6,13 +6,14 @@ use super::super::difference::Base;
 use super::super::keys::Action;
 use super::super::model::{Context, compute};
 use super::super::page::Body;
-use super::super::query::{Column as ByColumn, Order, Page, Rows, SourceOf, Values};
+use super::super::query::{Column as ByColumn, Order, Page, Rows, SourceOf, TextTable, Values};
 use super::super::run::Start;
 use super::super::theme::{Charset, Depth};
 use super::*;
+use crate::report::over::OverRequest;
 use profile::{Builder, Column, LabelSetId, Profile};
 use view::testing::{answers, frames_profile, processes, snapshot, states};
-use view::{Direction, Sort};
+use view::{ColumnRequest, Condition, Direction, Granularity, Sort};
 
 /// A recursion, names that are long, wide or empty, and losses.
 fn hostile() -> Profile {
@@ -35,13 +36,25 @@ fn views() -> Vec<Shown> {
         table(Rows::Lines),
         table(Rows::Binaries),
         table(Rows::Files),
+        table(Rows::Packages),
         table(Rows::Label("process".to_owned())),
     ];
     for direction in [Direction::Callees, Direction::Callers] {
-        all.extend([Shown::Tree(direction), Shown::Flame(direction)]);
+        all.extend([Shown::Tree(direction), Shown::flame(direction)]);
     }
     all.extend([Page::Coverage, Page::Quality, Page::Header, Page::Threads].map(Shown::Text));
     all.push(Shown::DiffFlame);
+    all.push(Shown::Peek("main".to_owned()));
+    for over in [None, Some(OverRequest { interval: 1_000_000, from: 0, totals: false })] {
+        all.push(Shown::TextTable(TextTable {
+            granularity: Granularity::PACKAGES,
+            names_packages: true,
+            labels: vec!["process".to_owned()],
+            sort: Sort::Total,
+            columns: ColumnRequest::default(),
+            over,
+        }));
+    }
     all.push(Shown::States(Order::by(ByColumn::State(1))));
     for rows in [Rows::Functions, Rows::Lines, Rows::Label("process".to_owned())] {
         let order = Order { column: ByColumn::Ratio, reversed: true };
@@ -90,7 +103,7 @@ fn every_size(context: &Context, shown: Shown, theme: Theme) {
         Action::Cancel,
         Action::CollapseAll,
     ];
-    for size in [(0, 0), (1, 1), (20, 5), (80, 24), (300, 3)] {
+    for size in [(0, 0), (80, 0), (0, 80), (1, 1), (20, 5), (80, 24), (300, 3)] {
         let area = Rect::new(0, 0, size.0, size.1);
         let page = body(&app, area);
         app.body = Body { width: page.width, height: page.height };
@@ -102,7 +115,7 @@ fn every_size(context: &Context, shown: Shown, theme: Theme) {
         app.click(size.0 / 2, size.1 / 2);
     }
     // A function that is not in the profile, and profiles without a sample type.
-    let may_fail = matches!(shown, Shown::Sandwich(_) | Shown::Source(_));
+    let may_fail = matches!(shown, Shown::Sandwich(_) | Shown::Source(_) | Shown::Peek(_));
     assert!(may_fail || app.page().error.is_none(), "{shown:?}: {:?}", app.page().error);
 }
 
@@ -113,6 +126,46 @@ fn screen(app: &App, width: u16, height: u16) -> Vec<String> {
     draw(app, area, &mut out, 0);
     let line = |y: u16| (0..width).map(|x| out[(x, y)].symbol()).collect::<String>();
     (0..height).map(|y| line(y).trim_end().to_owned()).collect()
+}
+
+#[test]
+fn a_flame_graph_has_the_gains_and_counts_the_losses() {
+    let profile = |values: &[(&str, i64)]| {
+        let mut builder = Builder::new(&[("space", "bytes")]);
+        let main = builder.named_location("main");
+        for &(name, value) in values {
+            let function = builder.named_location(name);
+            builder.add(&[function, main], LabelSetId::EMPTY, Column(0), value);
+        }
+        Arc::new(builder.finish(None))
+    };
+    let theme = Theme { depth: Depth::None, charset: Charset::Unicode };
+    let drawn = |shown: Shown, values: &[(&str, i64)]| {
+        let base = Base { before: vec![profile(&[])], ..Base::default() };
+        let context = Context { base: Some(Arc::new(base)), ..Context::new(&profile(values)) };
+        let mut app = App::new(Start { shown, ..Start::default() }, theme);
+        for command in app.open(context.profile.clone(), 0) {
+            let Command::Compute(job, query) = command else { continue };
+            app.computed(job, compute(&context, &query).map(Arc::new));
+        }
+        screen(&app, 80, 10)
+    };
+    let flame = || Shown::flame(Direction::Callees);
+    for freed in [-3, -5, -8] {
+        let drawn = drawn(flame(), &[("kept", 5), ("small", 3), ("freed", freed)]);
+        assert!(drawn[0].ends_with("space  8 B  1 negative left out"), "{drawn:?}");
+        let rows = ["main".to_owned(), format!("{:<50}small", "kept")];
+        assert_eq!(drawn[1..4], [&rows[0], &rows[1], ""], "{freed}");
+    }
+    let losses = [("kept", -5), ("freed", -8)];
+    for shown in [flame(), Shown::DiffFlame] {
+        let drawn = drawn(shown, &losses);
+        assert!(drawn[0].ends_with("2 negative left out"), "{drawn:?}");
+        assert!(drawn[1].starts_with(" all values are negative or zero"), "{drawn:?}");
+    }
+    let tree = drawn(Shown::Tree(Direction::Callees), &losses);
+    assert!(tree.iter().any(|line| line.contains("-8 B") && line.ends_with("freed")), "{tree:?}");
+    assert!(!tree[0].contains("left out"), "{tree:?}");
 }
 
 #[test]
@@ -133,4 +186,36 @@ fn filters_are_shortened_to_the_line() {
     assert_eq!(filters(&["a", &long]).len(), expected.len() + 1);
     let many = filters(&[&*long; 9]);
     assert!(many.contains("…") && many.ends_with("  +5"), "{many}");
+}
+
+#[test]
+fn a_filter_that_nothing_meets_is_explained() {
+    let theme = Theme { depth: Depth::None, charset: Charset::Unicode };
+    let profile = Arc::new(answers());
+    let base = Base { before: vec![profile.clone()], ..Base::default() };
+    let context = Context { base: Some(Arc::new(base)), ..Context::new(&profile) };
+    let drawn = |shown: Shown, condition| {
+        let added = |value: &str| AddedFilter { condition, value: value.to_owned() };
+        let filters = vec![added("foo1"), added("typo")];
+        let mut app = App::new(Start { filters, shown, ..Start::default() }, theme);
+        for command in app.open(profile.clone(), 0) {
+            let Command::Compute(job, query) = command else { continue };
+            app.computed(job, compute(&context, &query).map(Arc::new));
+        }
+        screen(&app, 80, 24)
+    };
+    let focus = " filters: focus=foo1  focus=typo: no frame matches";
+    for shown in [Shown::functions(), Shown::flame(Direction::Callees), Shown::DiffFlame] {
+        let lines = drawn(shown, Condition::Focus);
+        assert_eq!(lines[1..4], [focus, " no samples", " focus=typo: no frame matches"]);
+    }
+    let of = SourceOf { name: "main".to_owned(), assembly: false };
+    let error = &drawn(Shown::Source(of), Condition::Focus)[2];
+    assert!(error.ends_with("filters has main; focus=typo: no frame matches"), "{error}");
+    let text = drawn(Shown::Text(Page::Coverage), Condition::Hide);
+    assert_eq!(text[3], "hide=typo: no frame matches");
+    // Rows are shown as far as there are any.
+    let lines = drawn(Shown::diff(Rows::Functions), Condition::Hide);
+    assert_eq!(lines[1], " filters: hide=foo1  hide=typo: no frame matches");
+    assert!(lines.iter().any(|line| line.ends_with("main  (app)") || line.ends_with("main")));
 }

@@ -1,0 +1,78 @@
+//! Keys that change the order of the rows and the values of a page.
+
+use super::{App, Command};
+use crate::report::terminal::query::{FlameOf, Order, Query, Shown, Values};
+use view::Siblings;
+
+impl App {
+    /// Sorts by the column that is `by` columns to the right.
+    pub(super) fn sort(&mut self, by: isize, around: bool) -> Vec<Command> {
+        let shown = &self.page().query.shown;
+        if let Shown::Flame(of) = *shown {
+            let siblings = match of.siblings {
+                Siblings::Name => Siblings::LeftHeavy,
+                Siblings::LeftHeavy => Siblings::Name,
+            };
+            return self.change(Shown::Flame(FlameOf { siblings, ..of }));
+        }
+        let columns = shown.columns();
+        let Some(order) = shown.order() else {
+            return self.refuse("this view has one order");
+        };
+        let at = columns.iter().position(|column| *column == order.column).unwrap_or(0);
+        let next = at.checked_add_signed(by).filter(|&next| next < columns.len());
+        match next.or(around.then_some(0)) {
+            Some(next) => {
+                let shown = shown.ordered(Order::by(columns[next]));
+                self.change(shown)
+            }
+            None => self.refuse("no further column"),
+        }
+    }
+
+    /// Reverses the order of the rows, or turns a flame graph upside down.
+    pub(super) fn reverse(&mut self) -> Vec<Command> {
+        let shown = &self.page().query.shown;
+        if let Shown::Flame(of) = *shown {
+            return self.change(Shown::Flame(FlameOf { is_upward: !of.is_upward, ..of }));
+        }
+        match shown.order() {
+            Some(order) => {
+                let shown = shown.ordered(Order { reversed: !order.reversed, ..order });
+                self.change(shown)
+            }
+            None => self.refuse("this view has one order"),
+        }
+    }
+
+    /// Shows calls of a function by itself as one frame, or each of them.
+    pub(super) fn collapse_recursion(&mut self) -> Vec<Command> {
+        let query = self.page().query.clone();
+        let collapses_recursion = !query.collapses_recursion;
+        self.visit(Query { collapses_recursion, ..query })
+    }
+
+    /// Switches between self values and totals of a difference.
+    pub(super) fn totals(&mut self) -> Vec<Command> {
+        let mut shown = self.page().query.shown.clone();
+        if let Shown::Diff { values, .. } = &mut shown {
+            *values = if *values == Values::Own { Values::Total } else { Values::Own };
+        }
+        self.change(shown)
+    }
+
+    /// Shows the page in the next sample type.
+    pub(super) fn next_type(&mut self) -> Vec<Command> {
+        if matches!(&self.page().query.shown, Shown::TextTable(table) if table.has_types()) {
+            return self.refuse("the columns of this table have sample types of their own");
+        }
+        let Some(profile) = &self.profile else { return Vec::new() };
+        let types = profile.sample_types.len();
+        if types < 2 {
+            self.say("the profile has one sample type".to_owned());
+            return Vec::new();
+        }
+        let query = self.page().query.clone();
+        self.visit(Query { type_index: (query.type_index + 1) % types, ..query })
+    }
+}
