@@ -8,8 +8,8 @@ use std::process::Command;
 use object::{Object, ObjectSymbol};
 
 use crate::common::{
-    Build, Counts, MachineLock, PerfRecording, Pprof, ProfRecording, Waiting, distance_of_equals,
-    manhattan, needs, target, temp_dir,
+    Build, Counts, PerfRecording, Pprof, ProfRecording, Waiting, distance_of_equals, manhattan,
+    needs, one_of_three, target, temp_dir,
 };
 
 /// One name for each function of which a binary has several: for one address, perf prints `malloc`
@@ -107,14 +107,18 @@ fn differences(a: &Counts, b: &Counts) -> String {
 }
 
 /// The Manhattan distance of the functions' own shares is within the limit of a permutation test
-/// for two samples of one and the same profile (p = 0.001).
+/// for two samples of one and the same profile (p = 0.001), in one of three recordings: a right
+/// profile fails once in a billion times.
 #[test]
 fn the_distance_to_perf_is_that_of_two_perf_runs() {
     if !needs(&["perf"]) {
         return;
     }
-    // perf aborts while another profiler records build IDs.
-    let _lock = MachineLock::take();
+    one_of_three("the distance to perf", as_near_as_perf);
+}
+
+/// One recording by prof, and two by perf.
+fn as_near_as_perf() -> Result<(), String> {
     let dir = temp_dir();
     let mut program = Waiting::start(Command::new(target("busy", Build::Cpp)).arg("0"));
     let pid = program.pid();
@@ -143,7 +147,10 @@ fn the_distance_to_perf_is_that_of_two_perf_runs() {
     two.iter().for_each(|(name, n)| *perf.entry(name.clone()).or_default() += n);
     let (distance, limit) = (manhattan(&ours, &perf), distance_of_equals(&ours, &perf));
     println!("prof and perf: {distance:.4}, equals differ by less than {limit:.4}");
-    assert!(distance <= limit, "{distance} > {limit}: {}", differences(&ours, &perf));
+    if distance > limit {
+        return Err(format!("{distance} > {limit}: {}", differences(&ours, &perf)));
+    }
+    Ok(())
 }
 
 /// The permutation test refuses a profile in which a function has 6 points more than in the other.

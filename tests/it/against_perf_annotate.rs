@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::common::run::run;
 use crate::common::{
-    Counts, MachineLock, PerfRecording, Prof, ProfRecording, Waiting, distance_of_equals,
-    manhattan, needs, temp_dir,
+    Counts, PerfRecording, Prof, ProfRecording, Waiting, distance_of_equals, manhattan, needs,
+    one_of_three, temp_dir,
 };
 
 /// Divisions, additions and an inlined function, in a loop without end.
@@ -82,14 +82,18 @@ impl Annotated {
     }
 }
 
-/// The distance of two profiles of one run is within the limit of a permutation test (p = 0.001).
+/// The distance of two profiles of one run is within the limits of two permutation tests (p = 0.001),
+/// in one of three recordings: a right profile fails once in a hundred million times.
 #[test]
 fn instructions_and_lines_have_the_samples_of_perf_annotate() {
     if !needs(&["perf", "objdump", "gcc"]) {
         return;
     }
-    // perf aborts while another profiler records build IDs.
-    let _lock = MachineLock::take();
+    one_of_three("the distance to perf annotate", as_near_as_perf_annotate);
+}
+
+/// One recording by prof, and two by perf.
+fn as_near_as_perf_annotate() -> Result<(), String> {
     let dir = temp_dir();
     fs::write(dir.path().join("work.c"), PROGRAM).unwrap();
     let mut gcc = Command::new("gcc");
@@ -119,9 +123,12 @@ fn instructions_and_lines_have_the_samples_of_perf_annotate() {
         two.iter().for_each(|(name, n)| *perf.entry(name.clone()).or_default() += n);
         let (distance, limit) = (manhattan(ours, &perf), distance_of_equals(ours, &perf));
         println!("{what}: {distance:.4}, equals differ by less than {limit:.4}");
-        assert!(distance <= limit, "{what}: {distance} > {limit}:\n{ours:?}\n{perf:?}");
+        if distance > limit {
+            return Err(format!("{what}: {distance} > {limit}:\n{ours:?}\n{perf:?}"));
+        }
+        Ok(())
     };
     assert!(ours.instructions.len() >= 5 && ours.lines.len() >= 2, "{:?}", ours.instructions);
-    check("instructions", &ours.instructions, &one.instructions, &two.instructions);
-    check("lines", &ours.lines, &one.lines, &two.lines);
+    check("instructions", &ours.instructions, &one.instructions, &two.instructions)?;
+    check("lines", &ours.lines, &one.lines, &two.lines)
 }

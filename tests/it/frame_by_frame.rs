@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::common;
 use crate::common::recorded::{Item, Replay};
 use crate::common::run;
-use crate::common::{Build, MachineLock, needs, recorded, target, temp_dir};
+use crate::common::{Build, needs, recorded, target, temp_dir};
 
 /// The outermost functions of perf's whole stacks.
 const ROOTS: &[&str] = &["_start", "_dl_start_user", "clone3", "__clone3"];
@@ -54,15 +54,12 @@ fn compare(name: &str, program: &Path, args: &[&str]) {
     if !needs(&["perf"]) {
         return;
     }
-    // perf aborts while another profiler records build IDs.
-    let lock = MachineLock::take();
     let dir = temp_dir();
     let data = dir.path().join("perf.data");
     run::perf(|record| {
         record.args(["record", "-q", "-e", "cpu-clock:u", "-F", "997", "--call-graph"]);
         record.args(["dwarf,65528", "-o"]).arg(&data).arg("--").arg(program).args(args);
     });
-    drop(lock);
     let theirs = perf_script(&data);
     let mut replay = Replay::default();
     let (mut roots, mut equal, mut more, mut delivering) = (0, 0, 0, 0);

@@ -3,17 +3,18 @@
 //!
 //! The rounds of the programs are about as long as the longest sampling period, so counts vary less
 //! than independent draws would, as long as a program has its CPUs for itself: no other test runs
-//! then. If others disturb it, a right profiler may still fail Pearson's test once in a thousand
-//! times, and there are many tests; so a failed case is measured once more and judged by all
-//! samples of both runs, which a wrong profiler fails all the more.
+//! then. A case that is not decided by one run is run again, and judged by all samples of all runs.
+//!
+//! Error rate of a test, with independent draws: six cases (numbers of threads, rates), each refused
+//! after one of five runs with a chance of 3e-8, or for samples elsewhere with 1e-8; 1e-6 together.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::common::targets::source;
 use crate::common::{
-    Build, ChiSquared, MachineLock, PerfRecording, Pprof, ProfRecording, Random, Waiting, figures,
-    needs, target, temp_dir,
+    Build, ChiSquared, PerfRecording, Pprof, ProfRecording, Random, Verdict, Waiting, decide,
+    figures, most_by_chance, needs, statistics::MOST_DRAWS, target, temp_dir,
 };
 
 /// The rates: the default, at which whole CPUs are sampled where that is permitted, and one at
@@ -72,9 +73,10 @@ struct Slack {
 }
 
 /// Runs with missing samples are counted, and measured again. On 2 CPUs with a load of 15 they are
-/// 1 of 50 runs: another process or machine has a CPU for some 20 ms, which is 2 % of a run. At the
-/// default rate no sample is lost in any run.
-const DISTURBED: u32 = 2;
+/// 1 of 50 runs: another process or machine has a CPU for some 20 ms, which is 2 % of a run. That
+/// six of the first nine runs are disturbed has a chance of 1e-8. At the default rate no sample is
+/// lost in any run.
+const DISTURBED: u32 = 5;
 
 /// See [`Slack::missing`].
 const MISSING: f64 = 0.01;
@@ -113,10 +115,10 @@ impl Case {
             .map(|(&n, &e)| format!("{:.1}/{:.1}", percent(n as f64), percent(e)))
             .collect();
         println!(
-            "{what}: {samples} samples, chi-squared {:.2} of at most {}; % found/true: {}; \
+            "{what}: {samples} samples, chi-squared {:.2} ({} is refused); % found/true: {}; \
              elsewhere {}/{:.1} samples",
             test.statistic,
-            test.limit,
+            test.refused,
             shares.join(" "),
             self.elsewhere,
             self.expected_elsewhere
@@ -129,8 +131,8 @@ impl Case {
     fn all_have_a_place(&self, what: &str, slack: Slack) {
         let all = self.found.iter().sum::<u64>() as f64;
         let expected = self.expected_elsewhere + (slack.between + slack.after) * all;
-        let most = expected + 4.0 * expected.max(1.0).sqrt();
-        assert!(self.elsewhere as f64 <= most, "{what}: {} of {all} elsewhere", self.elsewhere);
+        let most = most_by_chance(expected);
+        assert!(self.elsewhere <= most, "{what}: {} of {all} elsewhere", self.elsewhere);
     }
 }
 
@@ -154,7 +156,6 @@ impl Program<'_> {
             let mut command = (self.command)();
             command.current_dir(&dir);
             command.args([self.threads, self.milliseconds].map(|n| n.to_string()));
-            let machine = MachineLock::take();
             let program = Waiting::start(&mut command);
             let pid = program.pid();
             let recordings = RATES.map(|hz| {
@@ -166,7 +167,6 @@ impl Program<'_> {
             let unseen = measured.remove("switches").unwrap_or(0.0) * SWITCH;
             let (names, times): (Vec<String>, Vec<f64>) = measured.into_iter().unzip();
             let profiles = recordings.map(ProfRecording::finish);
-            drop(machine);
             std::fs::remove_file(format!("/tmp/perf-{pid}.map")).ok();
             let [usual, high] = &profiles;
             assert_eq!(usual.figure("lost"), 0, "{}: {:?}", self.name, usual.comments);
@@ -214,17 +214,12 @@ impl Program<'_> {
     #[track_caller]
     fn check(&self, disturbed: &mut u32) {
         let what = |hz: u32| format!("{}, {} threads, {hz} Hz", self.name, self.threads);
-        let passes = |cases: &[Case; 2]| {
-            let tests = [0, 1].map(|i| cases[i].test(&what(RATES[i])));
-            tests.iter().all(ChiSquared::passes)
+        let judge = |cases: &[Case; 2]| {
+            let verdicts = [0, 1].map(|i| cases[i].test(&what(RATES[i])).verdict());
+            verdicts.into_iter().max().unwrap()
         };
-        let mut cases = <[Case; 2]>::default();
-        self.run(&mut cases, disturbed);
-        if !passes(&cases) {
-            println!("{}, {} threads: once more, both runs count", self.name, self.threads);
-            self.run(&mut cases, disturbed);
-            assert!(passes(&cases), "{}, {} threads: see above", self.name, self.threads);
-        }
+        let all = format!("{}, {} threads", self.name, self.threads);
+        let cases = decide(&all, |cases| self.run(cases, disturbed), judge);
         for i in 0..RATES.len() {
             cases[i].all_have_a_place(&what(RATES[i]), self.slack);
         }
@@ -294,8 +289,10 @@ fn java_matches_its_own_clocks() {
     if needs(&["java", "javac"]) {
         // Some of libjvm.so's code has no unwind information. When it is first sampled, prof
         // decodes all 14 MB of code for the targets of calls, which takes longer than 256 samples
-        // of a ring at 4,999 Hz: 25 to 35 ms of the run are lost, and reported.
-        truth("Java", command, Slack { between: 0.0, after: 0.15, missing: 0.04 });
+        // of a ring at 4,999 Hz. Of a run, 25 to 35 ms are lost, and reported, but 5 to 8 % were
+        // seen on a quiet machine. Not a sample may be missing once the code is decoded beside the
+        // loop that empties the rings.
+        truth("Java", command, Slack { between: 0.0, after: 0.15, missing: 0.15 });
     }
 }
 
@@ -319,21 +316,14 @@ fn a_program_in_step_with_a_timer_is_sampled_at_all_phases() {
     if !needs(&["perf"]) {
         return;
     }
-    let mut case = Case::default();
-    for _ in 0..2 {
-        run_ticks(&mut case);
-        if case.test("ticks, 99 Hz").passes() {
-            return;
-        }
-        println!("ticks: once more, to be judged by both runs");
-    }
-    panic!("99 Hz is in step with a timer of 100 Hz: the output has the figures");
+    decide("99 Hz next to a timer of 100 Hz", run_ticks, |case: &Case| {
+        case.test("ticks, 99 Hz").verdict()
+    });
 }
 
 /// Three seconds of it, recorded at 99 Hz; at 100 Hz and by perf for comparison.
 fn run_ticks(case: &mut Case) {
     let dir = temp_dir();
-    let _machine = MachineLock::take();
     let program = Waiting::start(Command::new(target("ticks", Build::C)).arg("300"));
     let pid = program.pid();
     let ours = [99, 100].map(|hz| {
@@ -360,7 +350,7 @@ fn run_ticks(case: &mut Case) {
 }
 
 /// `samples` samples, drawn from those shares.
-fn draw(random: &mut Random, samples: usize, shares: &[f64]) -> Vec<u64> {
+fn draw_counts(random: &mut Random, samples: usize, shares: &[f64]) -> Vec<u64> {
     let mut counts = vec![0; shares.len()];
     for _ in 0..samples {
         let mut left = random.unit();
@@ -373,19 +363,35 @@ fn draw(random: &mut Random, samples: usize, shares: &[f64]) -> Vec<u64> {
     counts
 }
 
-/// The test refuses a right distribution once in a thousand times, and one that is off by 3 % of
-/// the samples nearly always, with the number of samples of a run at 4,999 Hz.
+/// With the number of samples of a run at 4,999 Hz, a right distribution is not refused, one that is
+/// off by 3 % of the samples always by the first run, and one that is off by 1.5 % nearly always.
 #[test]
 fn chi_squared_refuses_a_shift_of_3_percent() {
     const SHARES: [f64; 5] = [0.35, 0.25, 0.20, 0.12, 0.08];
     const OFF: [f64; 5] = [0.35, 0.25, 0.20, 0.15, 0.05];
+    const HALF_OFF: [f64; 5] = [0.35, 0.25, 0.20, 0.135, 0.065];
     let mut random = Random(3);
-    let mut refused = |truth: &[f64], samples: usize| {
-        let counts = (0..2000).map(|_| draw(&mut random, samples, truth));
-        counts.filter(|c| !ChiSquared::new(c, &SHARES).passes()).count()
+    // The draws after which it was refused, for each of 2,000 tests.
+    let mut refused = |truth: &[f64], samples: usize| -> Vec<usize> {
+        let mut counts = [0; 5];
+        let mut draws = |_| {
+            counts = [0; 5];
+            for draw in 1..=MOST_DRAWS {
+                let drawn = draw_counts(&mut random, samples, truth);
+                counts.iter_mut().zip(drawn).for_each(|(all, n)| *all += n);
+                match ChiSquared::new(&counts, &SHARES).verdict() {
+                    Verdict::Accepted => return None,
+                    Verdict::Open => {}
+                    Verdict::Refused => return Some(draw),
+                }
+            }
+            None
+        };
+        (0..2000).filter_map(&mut draws).collect()
     };
-    let (right, wrong, few) = (refused(&SHARES, 6000), refused(&OFF, 6000), refused(&OFF, 130));
-    println!("of 2,000 refused: {right} right ones, {wrong} wrong ones, {few} with few samples");
-    // The 99.99 % interval of a Poisson distribution with a mean of 2 ends at 9.
-    assert!(right <= 9 && wrong == 2000 && few > right, "{right}, {wrong}, {few}");
+    let (right, few) = (refused(&SHARES, 6000), refused(&SHARES, 130));
+    let (wrong, half) = (refused(&OFF, 6000), refused(&HALF_OFF, 6000));
+    println!("of 2,000 refused: {right:?} and {few:?} right ones; {} off by 1.5 %", half.len());
+    assert!(right.is_empty() && few.is_empty(), "{right:?}, {few:?}");
+    assert!(wrong == [1; 2000] && half.len() > 1900, "{}, {}", wrong.len(), half.len());
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use regex::Regex;
 
-use crate::common::{MachineLock, needs, skip, system, temp_dir};
+use crate::common::{needs, skip, system, temp_dir};
 
 /// A command of a block, and the output that the document shows.
 struct Step {
@@ -184,7 +184,6 @@ fn check(document: &str, before: &str) {
     if system::tracefs().is_none() {
         return skip("tracefs is not available");
     }
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let prelude = [Step { command: before.to_owned(), shown: Vec::new() }];
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

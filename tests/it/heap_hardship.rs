@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::statistics::assert_estimate;
 use crate::common::system::needs_root;
 use crate::common::targets::built;
-use crate::common::{Build, MachineLock, Output, Pprof, Prof, needs, read, target, temp_dir};
+use crate::common::{Build, Output, Pprof, Prof, needs, read, target, temp_dir};
 use heap::layout;
 
 const MIB: i64 = 1 << 20;
@@ -48,7 +48,6 @@ fn a_burst_at_the_start_is_recorded_completely() {
 /// Some threads allocate as fast as they can and another seldom does: each has its share.
 #[test]
 fn slow_threads_keep_their_share_during_bursts() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     for interval in ["64", "2K"] {
         let (out, p) = record(dir.path(), interval, "threads");

@@ -9,7 +9,7 @@ use crate::common;
 use crate::common::injected::{endless, maps, wait_for_library};
 use crate::common::targets::built;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
-use crate::common::{Build, MachineLock, Prof, Running, needs, read, target, temp_dir, until};
+use crate::common::{Build, Prof, Running, needs, read, target, temp_dir, until};
 
 /// A program that reads words and answers them, see `inject.cpp`.
 struct Checked {
@@ -87,7 +87,6 @@ fn libraries_loaded_after_the_injection_are_counted() {
 /// All its allocations come from one function, under load, and it works on without a mistake.
 #[test]
 fn a_loaded_process_survives_20_injections() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let target = Checked::start(3);
     for round in 0..20 {
@@ -125,7 +124,6 @@ fn states(pid: i32) -> String {
 /// prof may be killed at any moment: the target is not affected, and can be recorded again.
 #[test]
 fn a_process_survives_when_prof_is_killed() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let target = Checked::start(2);
     for round in 0..40u64 {
@@ -231,7 +229,6 @@ fn no_system_call_is_interrupted() {
 
 #[test]
 fn no_system_call_is_interrupted_where_cpus_are_scarce() {
-    let _lock = MachineLock::take();
     let (dir, _load) = (temp_dir(), load(8));
     let all = Waits::start("all");
     (0..8).for_each(|_| all.is_recorded(&dir));
@@ -242,7 +239,6 @@ fn no_system_call_is_interrupted_where_cpus_are_scarce() {
 /// mapped but the library and the memory that it writes to.
 #[test]
 fn nothing_is_left_in_a_process_when_prof_is_killed() {
-    let _lock = MachineLock::take();
     let (dir, _load) = (temp_dir(), load(2));
     let all = Waits::start("all");
     let pid = all.running.pid();

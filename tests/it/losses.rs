@@ -3,7 +3,6 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::MachineLock;
 use crate::common::system::{has_kernel_programs, needs_root};
 use crate::common::{Build, Prof, Running, read, skip, target, temp_dir};
 
@@ -50,7 +49,6 @@ fn can_promise() -> bool {
 /// Attaching to 2,000 threads takes longer than the rings last.
 #[test]
 fn nothing_is_lost_while_2000_threads_are_attached() {
-    let _lock = MachineLock::take();
     if !can_promise() {
         return;
     }
@@ -70,7 +68,6 @@ fn nothing_is_lost_while_2000_threads_are_attached() {
 
 #[test]
 fn other_processes_fill_no_ring() {
-    let _lock = MachineLock::take();
     if !can_promise() {
         return;
     }
@@ -91,7 +88,6 @@ fn other_processes_fill_no_ring() {
 
 #[test]
 fn nothing_is_lost_in_a_storm_of_forks() {
-    let _lock = MachineLock::take();
     if !can_promise() {
         return;
     }
@@ -108,7 +104,6 @@ fn nothing_is_lost_in_a_storm_of_forks() {
 /// runs.
 #[test]
 fn nothing_is_lost_while_a_ring_is_replaced_next_to_a_bpf_program() {
-    let _lock = MachineLock::take();
     if !can_promise() {
         return;
     }
@@ -130,7 +125,6 @@ fn nothing_is_lost_while_a_ring_is_replaced_next_to_a_bpf_program() {
 /// prof stands still for most of the time that the target runs.
 #[test]
 fn losses_are_reported_as_a_share_of_the_targets_time() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let script = format!("{} 3; echo over", target("known", Build::C).display());
     let mut prof = Prof::new(&dir, "record -F 999 -e cpu-clock -g dwarf,65528").target("sh", "");
@@ -159,7 +153,6 @@ fn losses_are_reported_as_a_share_of_the_targets_time() {
 /// does not count that.
 #[test]
 fn samples_that_the_kernel_skips_are_reported() {
-    let _lock = MachineLock::take();
     if !can_promise() {
         return;
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common;
-use crate::common::machine::{MachineLock, Sysctl};
+use crate::common::machine::Sysctl;
 use crate::common::system::{Cgroup, needs_root};
 use crate::common::{
     Build, Pprof, Prof, ProfRecording, Running, assert_share, needs, read, skip, target, temp_dir,
@@ -150,7 +150,6 @@ fn processes_that_live_for_milliseconds_have_names() {
     if !needs(&["xargs"]) || !needs_root() {
         return;
     }
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let (exits, forker) = (target("exits", Build::CDebug), target("forker", Build::CDebug));
     // Runs until the shell is killed; the processes that it started end by themselves.
@@ -214,7 +213,6 @@ fn bpf_programs_have_names_whenever_they_were_loaded() {
     if !needs_root() {
         return;
     }
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let program = target("bpf", Build::C);
     let out = Prof::new(&dir, "record -F 999").target(&program, "400").run();
@@ -255,7 +253,6 @@ fn bpf_programs_have_names_in_several_recordings_at_once() {
     if !needs_root() {
         return;
     }
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let program = target("bpf", Build::C);
     let begun = ["first", "last"]

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::common;
-use crate::common::machine::{MachineLock, Sysctl};
+use crate::common::machine::Sysctl;
 use crate::common::system::{self, Cgroup};
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{Build, Prof, Running, needs, read, skip, target, temp_dir};
@@ -68,7 +68,6 @@ fn a_process_of_another_user_is_refused_and_leaves_no_file() {
     if !can_drop_rights() {
         return;
     }
-    let _lock = MachineLock::take();
     let (dir, known) = (open_dir(), known());
     let pid = known.pid().to_string();
     let out = unprivileged(dir.path(), "record -d 1s -p").arg(&pid).run();
@@ -328,7 +327,6 @@ fn a_soft_limit_of_open_files_is_raised() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
         return;
     }
-    let _lock = MachineLock::take();
     let (dir, out) = with_open_files("64:8192");
     out.ok().says(&["open files", "64"]);
     assert!(read(dir.path().join("profile.pb.gz")).total_share("thread_work") > 20.0);
@@ -340,7 +338,6 @@ fn a_hard_limit_of_open_files_is_refused_with_the_remedy() {
     if !can_drop_rights() || !needs(&["prlimit"]) {
         return;
     }
-    let _lock = MachineLock::take();
     let (dir, out) = with_open_files("64:64");
     out.refused(1, &["file", "ulimit -n"]);
     assert!(!dir.path().join("profile.pb.gz").exists(), "a file was written");

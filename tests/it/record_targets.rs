@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use crate::common;
 use crate::common::system::{self, Cgroup};
-use crate::common::{
-    Build, MachineLock, Prof, Running, assert_share, read, skip, target, temp_dir,
-};
+use crate::common::{Build, Prof, Running, assert_share, read, skip, target, temp_dir};
 
 fn known() -> Running {
     Running::start(Command::new(target("known", Build::C)).arg("0"))
@@ -133,7 +131,6 @@ fn one_thread_is_recorded_alone() {
 /// later, are in the recording, with the CPU time that the kernel reports for them.
 #[test]
 fn the_cpu_time_of_500_short_lived_threads_is_recorded() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = threads(500, 1000, 80);
     let pid = threads.pid();
@@ -155,7 +152,6 @@ fn the_cpu_time_of_500_short_lived_threads_is_recorded() {
 
 #[test]
 fn threads_of_a_process_with_2000_are_recorded() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = threads(2000, 0, 15);
     let pid = threads.pid().to_string();
@@ -168,7 +164,6 @@ fn threads_of_a_process_with_2000_are_recorded() {
 /// All threads are sampled: each thread that is busy for the whole window has samples.
 #[test]
 fn no_thread_is_missed_when_attaching() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = threads(100, 0, 1000);
     Prof::new(&dir, "record -F 999 -d 5s -p").arg(threads.pid().to_string()).run().ok();
@@ -179,7 +174,6 @@ fn no_thread_is_missed_when_attaching() {
 
 #[test]
 fn thousands_of_forks_are_recorded_without_loss() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let forker = target("forker", Build::C);
     let out = Prof::new(&dir, "record -F 4999").target(forker, "5000 4 400").run().ok();

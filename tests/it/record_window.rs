@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common;
-use crate::common::{Build, MachineLock, Prof, Running, needs, read, target, temp_dir};
+use crate::common::{Build, Prof, Running, needs, read, target, temp_dir};
 
 /// Gives prof the time to attach; no check depends on the length of this time.
 fn wait_for_attach() {
@@ -157,7 +157,6 @@ fn an_end_by_timeout_writes_the_profile() {
 /// A write into a full pipe that is not read blocks: a second Ctrl-C has to be enough.
 #[test]
 fn a_second_ctrl_c_ends_a_blocked_write() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let threads = target("threads", Build::C);
     let mut command = std::process::Command::new(threads);

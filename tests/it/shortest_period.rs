@@ -1,12 +1,11 @@
 //! The shortest period of a clock. No other test runs at the same time: at 100 kHz a clock can take
 //! all the time of a virtual machine's CPU for seconds.
 
-use crate::common::{MachineLock, Prof, read, temp_dir};
+use crate::common::{Prof, read, temp_dir};
 
 /// A clock cannot tick at this rate; each sample has the period that the kernel chose.
 #[test]
 fn a_period_below_the_minimum_of_the_kernel_is_raised() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let prof = Prof::new(&dir, "record -e cpu-clock -c 1 -g none");
     let out = prof.target("sh", "-c :").run().ok().says(&["1 ns", "10000 ns"]);

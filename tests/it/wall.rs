@@ -10,7 +10,7 @@ use crate::common::pprof::Sample;
 use crate::common::system::needs_root;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::waits::label;
-use crate::common::{Build, MachineLock, Pprof, Prof, Running, needs, read, target, temp_dir};
+use crate::common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir};
 
 /// Seconds that the program measured, by thread and function.
 type Measured = BTreeMap<(String, String), f64>;
@@ -62,7 +62,6 @@ fn assert_as_measured(p: &Pprof, measured: &Measured, names: &str) {
 /// Records the program `waits`, with the machine to itself: its times are compared to a few
 /// milliseconds.
 fn record(dir: &Path, args: &str) -> (Pprof, Measured) {
-    let _lock = MachineLock::take();
     let program = target("waits", Build::C);
     let prof = Prof::new(dir, args).target(program, "50");
     let out = prof.run().ok();
@@ -117,7 +116,6 @@ fn frequent_waits_are_sampled_and_extrapolated() {
     if !needs_root() {
         return;
     }
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let program = target("turns", Build::C);
     // About 700 of the short waits are sampled in this time, so that their sum has a standard error
@@ -142,7 +140,6 @@ fn frequent_waits_are_sampled_and_extrapolated() {
 /// The thread has the ID of its process from then on, and its former ID no longer exists.
 #[test]
 fn a_thread_that_execs_keeps_its_time() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let program = target("replaces", Build::C);
     Prof::new(&dir, "record -T wall").target(program, "").run().ok();
@@ -179,7 +176,6 @@ fn a_woken_thread_is_runnable_until_it_gets_a_cpu() {
     if !needs_root() {
         return;
     }
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     // Enough work for each turn that there are few turns, and none is left out by sampling.
     let program = target("pingpong", Build::C);
@@ -227,7 +223,6 @@ fn without_root_context_switch_events_give_wall_time() {
 /// A thread that sleeps from before the beginning to the end of the recording has its stack.
 #[test]
 fn a_thread_that_sleeps_throughout_is_recorded_with_its_stack() {
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let mut command = Command::new(target("waits", Build::C));
     let (running, _) = Running::start(command.arg("200")).wait_for("ready");
@@ -255,7 +250,6 @@ fn no_thread_has_more_time_than_the_recording() {
     if !needs_root() {
         return;
     }
-    let _lock = MachineLock::take();
     let dir = temp_dir();
     let mut command = Command::new("sh");
     command.args(["-c", "while :; do /bin/true; done"]);

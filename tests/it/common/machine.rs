@@ -1,28 +1,70 @@
 //! One machine for all tests: most share it, some need it for themselves.
 //!
-//! Tests of all topics run at the same time, in threads of one process. One that changes a setting
-//! of the whole machine, that loads more CPUs than one, or whose measurements depend on load, takes
-//! [`MachineLock`]: no other test that starts a program runs then, in this process or in another
-//! one of the same build directory. All others have a share of the machine from the first temporary
-//! directory that they make, or the first program that they start, to their end.
+//! Tests of all topics run at the same time, in threads of one process. `tests/classes.txt` names
+//! those that need the machine for themselves ([`Class`]): no other test that starts a program runs
+//! then, in this process or in another one of the same build directory. All others have a share of
+//! the machine. Both hold what they have from the first temporary directory that they make, or the
+//! first program that they start, to their end.
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// The part of the machine that the thread of a test holds.
-enum Held {
-    Nothing,
-    /// Released when the thread ends.
-    Share(#[allow(dead_code, reason = "held for its lock")] File),
-    /// The lock, and the number of [`MachineLock`]s on it.
-    Alone(#[allow(dead_code, reason = "held for its lock")] File, usize),
+/// What a test needs of the machine, and so how much its result says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Nothing: a failure is final.
+    Hermetic,
+    /// All of it, because the test loads it, changes its settings, or depends on its state.
+    Machine,
+    /// All of it, because the test decides on samples.
+    Statistical,
+}
+
+/// A line of `tests/classes.txt`.
+#[derive(Debug)]
+pub struct Entry {
+    /// The class of these tests.
+    pub class: Class,
+    /// A test, or a module with `::` at its end.
+    pub tests: String,
+    /// Why they are in this class.
+    pub reason: String,
+}
+
+/// The lines of `tests/classes.txt`.
+pub fn classes() -> Vec<Entry> {
+    let lines = include_str!("../../classes.txt").lines();
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let entry = |line: &str| {
+        let mut words = line.split_whitespace();
+        let class = match words.next().unwrap() {
+            "machine" => Class::Machine,
+            "statistical" => Class::Statistical,
+            class => panic!("tests/classes.txt: no class {class:?}"),
+        };
+        let tests = words.next().unwrap_or_else(|| panic!("tests/classes.txt: {line}")).to_owned();
+        Entry { class, tests, reason: words.collect::<Vec<_>>().join(" ") }
+    };
+    lines.map(entry).collect()
+}
+
+impl Entry {
+    /// True if a test is one of these.
+    pub fn has(&self, test: &str) -> bool {
+        if self.tests.ends_with("::") { test.starts_with(&self.tests) } else { test == self.tests }
+    }
+}
+
+/// The class of a test.
+pub fn class_of(test: &str) -> Class {
+    classes().iter().find(|entry| entry.has(test)).map_or(Class::Hermetic, |entry| entry.class)
 }
 
 thread_local! {
-    static HELD: RefCell<Held> = const { RefCell::new(Held::Nothing) };
+    /// What the thread of a test holds of the machine: released when the thread ends.
+    static HELD: RefCell<Option<File>> = const { RefCell::new(None) };
 }
 
 /// Waits for a lock (`flock(2)`), which is free again when the file is closed, also by a panic or
@@ -41,65 +83,37 @@ fn machine(how: i32) -> File {
     lock("machine.lock", how)
 }
 
-/// Waits for a share of the machine, unless this test has one, or all of it.
+/// Waits for what this test needs of the machine, unless it has it.
 ///
 /// To be called before any other lock is taken that a test with the whole machine may need.
 pub fn share() {
+    let thread = std::thread::current();
     // Only the thread of the test itself: threads that it starts belong to it, and have no name.
-    if std::thread::current().name().is_none() {
-        return;
-    }
+    let Some(test) = thread.name() else { return };
     HELD.with_borrow_mut(|held| {
-        if matches!(held, Held::Nothing) {
-            *held = Held::Share(machine(libc::LOCK_SH));
-        }
+        held.get_or_insert_with(|| match class_of(test) {
+            Class::Hermetic => machine(libc::LOCK_SH),
+            Class::Machine | Class::Statistical => machine(libc::LOCK_EX),
+        });
     });
-}
-
-/// The whole machine, for the test that holds this.
-pub struct MachineLock {
-    /// It belongs to one thread.
-    _thread: PhantomData<*const ()>,
-}
-
-impl MachineLock {
-    /// Waits until no other test uses the machine. To be called while none of the test's own
-    /// programs run.
-    pub fn take() -> MachineLock {
-        HELD.with_borrow_mut(|held| match held {
-            Held::Alone(_, locks) => *locks += 1,
-            _ => {
-                // Two tests that keep their shares would wait for each other.
-                *held = Held::Nothing;
-                *held = Held::Alone(machine(libc::LOCK_EX), 1);
-            }
-        });
-        MachineLock { _thread: PhantomData }
-    }
-}
-
-impl Drop for MachineLock {
-    fn drop(&mut self) {
-        HELD.with_borrow_mut(|held| match held {
-            Held::Alone(_, locks) if *locks > 1 => *locks -= 1,
-            _ => *held = Held::Nothing,
-        });
-    }
 }
 
 /// Files under /proc/sys with other values, restored when dropped.
 pub struct Sysctl {
     /// Paths, and their previous contents.
     before: Vec<(PathBuf, String)>,
-    _lock: MachineLock,
 }
 
 impl Sysctl {
     /// Sets `name` (as `kernel.perf_event_paranoid`); `None` when that is not allowed, which is
-    /// reported.
+    /// reported. The test has to have the machine for itself.
     #[track_caller]
     pub fn set(name: &str, value: &str) -> Option<Sysctl> {
-        Sysctl { before: Vec::new(), _lock: MachineLock::take() }.and(name, value)
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or_default();
+        assert_eq!(class_of(test), Class::Machine, "{test} changes a setting of the machine");
+        share();
+        Sysctl { before: Vec::new() }.and(name, value)
     }
 
     /// Sets another one, too.

@@ -20,11 +20,13 @@ pub mod views;
 pub mod waits;
 pub mod whole;
 
-pub use machine::MachineLock;
 pub use pprof::Pprof;
 pub use recorders::{PerfRecording, ProfRecording, Waiting, figures};
 pub use run::{Output, Prof, Running};
-pub use statistics::{ChiSquared, Counts, Random, distance_of_equals, manhattan};
+pub use statistics::{
+    ChiSquared, Counts, Random, Verdict, decide, distance_of_equals, manhattan, most_by_chance,
+    one_of_three,
+};
 pub use system::{needs, skip};
 pub use targets::{Build, copy_program, target, write_program};
 pub use unnamed::{unnamed, write};

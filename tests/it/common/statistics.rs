@@ -2,17 +2,74 @@
 
 use std::collections::BTreeMap;
 
-/// 99.9 % quantiles of the chi-squared distribution for 1 to 10 degrees of freedom (NIST/SEMATECH
-/// e-Handbook of Statistical Methods, 1.3.6.7.4).
-const CHI_SQUARED_999: [f64; 10] =
-    [10.828, 13.816, 16.266, 18.467, 20.515, 22.458, 24.322, 26.125, 27.877, 29.588];
+/// Quantiles of the chi-squared distribution for 1 to 10 degrees of freedom: exceeded with a
+/// probability of 1 % (NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.4) ...
+const EXCEEDED_BY_1_PERCENT: [f64; 10] =
+    [6.635, 9.210, 11.345, 13.277, 15.086, 16.812, 18.475, 20.090, 21.666, 23.209];
+
+/// ... and of 3e-8 (from the incomplete gamma function).
+const EXCEEDED_BY_3E_8: [f64; 10] =
+    [30.708, 34.644, 37.878, 40.769, 43.446, 45.971, 48.380, 50.698, 52.940, 55.119];
+
+/// The most recordings that are drawn to decide.
+pub const MOST_DRAWS: usize = 5;
+
+/// What the samples of all recordings so far say of a hypothesis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// They may well follow from it.
+    Accepted,
+    /// They are unlikely; more samples decide.
+    Open,
+    /// They do not follow from it.
+    Refused,
+}
+
+/// Draws samples until `judge` decides on all that were drawn. After [`MOST_DRAWS`], those that are
+/// not refused are accepted.
+///
+/// `draw` adds a recording to the samples. A right distribution is refused with at most
+/// [`MOST_DRAWS`] times the probability at which `judge` refuses; a wrong one moves further from
+/// the limit with each recording.
+#[track_caller]
+pub fn decide<S: Default>(
+    what: &str,
+    mut draw: impl FnMut(&mut S),
+    judge: impl Fn(&S) -> Verdict,
+) -> S {
+    let mut samples = S::default();
+    for draws in 1..=MOST_DRAWS {
+        draw(&mut samples);
+        match judge(&samples) {
+            Verdict::Accepted => break,
+            Verdict::Open => println!("{what}: not decided by {draws} recordings"),
+            Verdict::Refused => panic!("{what}: refused after {draws} recordings, see above"),
+        }
+    }
+    samples
+}
+
+/// Fails when three recordings in a row are refused, each with its reason. With a chance of 1 in a
+/// hundred for a right one, that is 1 in a million.
+#[track_caller]
+pub fn one_of_three(what: &str, mut refused: impl FnMut() -> Result<(), String>) {
+    for recording in 1..=3 {
+        match refused() {
+            Ok(()) => return,
+            Err(reason) => println!("{what}, recording {recording} of at most 3: {reason}"),
+        }
+    }
+    panic!("{what}: three recordings in a row are refused, see above");
+}
 
 /// Pearson's test of counts against known shares.
 #[derive(Debug, Clone, Copy)]
 pub struct ChiSquared {
     pub statistic: f64,
-    /// The limit that a right distribution exceeds once in a thousand times.
-    pub limit: f64,
+    /// The limit that a right distribution exceeds once in a hundred times.
+    pub open: f64,
+    /// The limit that it exceeds three times in a hundred million.
+    pub refused: f64,
 }
 
 impl ChiSquared {
@@ -28,13 +85,35 @@ impl ChiSquared {
             assert!(expected >= 5.0, "too few samples: {counts:?} against {weights:?}");
             (n as f64 - expected).powi(2) / expected
         });
-        ChiSquared { statistic: classes.sum(), limit: CHI_SQUARED_999[counts.len() - 2] }
+        let freedom = counts.len() - 2;
+        ChiSquared {
+            statistic: classes.sum(),
+            open: EXCEEDED_BY_1_PERCENT[freedom],
+            refused: EXCEEDED_BY_3E_8[freedom],
+        }
     }
 
-    /// True when the counts may well be a sample of that distribution.
-    pub fn passes(&self) -> bool {
-        self.statistic <= self.limit
+    /// Whether the counts are a sample of that distribution.
+    pub fn verdict(&self) -> Verdict {
+        if self.statistic <= self.open {
+            Verdict::Accepted
+        } else if self.statistic <= self.refused {
+            Verdict::Open
+        } else {
+            Verdict::Refused
+        }
     }
+}
+
+/// A number of events that a Poisson distribution with this mean exceeds at most once in 100 million
+/// draws, by Chernoff's bound: P(X >= k) <= exp(k - mean - k ln(k / mean)).
+pub fn most_by_chance(mean: f64) -> u64 {
+    let bound = |events: f64| events - mean - events * (events / mean).ln();
+    let mut events = mean.ceil();
+    while mean > 0.0 && bound(events + 1.0) > 1e-8_f64.ln() {
+        events += 1.0;
+    }
+    events as u64
 }
 
 /// Fails unless `got` is a likely estimate of the bytes of allocations of these sizes, each sampled
@@ -120,4 +199,12 @@ pub fn distance_of_equals(a: &Counts, b: &Counts) -> f64 {
         .collect();
     distances.sort_by(f64::total_cmp);
     distances[TRIALS * 999 / 1000]
+}
+
+#[test]
+fn chance_has_bounds() {
+    // Exact quantiles of 1e-8 are 0, 4, 11, 32 and 1,073.
+    for (mean, most) in [(0.0, 0), (0.03, 4), (1.2, 12), (10.0, 34), (900.0, 1088)] {
+        assert_eq!(most_by_chance(mean), most, "{mean}");
+    }
 }
