@@ -1,5 +1,7 @@
 //! Share of a program's stacks that reach the function where its thread begins, at the default
-//! settings, next to perf's share for the same program.
+//! settings. `benches/stacks.rs` measures perf's share for the same programs.
+//!
+//! Error rate: a share at its bound is refused once in 100 million rows.
 //!
 //! Cases that take long or need much (Java, tokio, a machine that compiles) are in
 //! `benches/stacks.rs`.
@@ -8,25 +10,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::common;
+use crate::common::statistics::MOST_DRAWS;
 use crate::common::whole::{self, Share};
-use crate::common::{Build, MachineLock, Pprof, Prof, needs, read, target, targets, temp_dir};
-
-/// perf's share: stacks by DWARF with the default size of the dump, or by frame pointers.
-fn perf(dir: &Path, mode: &str, program: &Path, args: &[&str]) -> Share {
-    let data = dir.join(format!("perf.{mode}"));
-    common::run::perf(|record| {
-        record.args(["record", "-q", "-e", "cpu-clock", "-F", "499", "--call-graph", mode, "-o"]);
-        record.arg(&data).arg("--").arg(program).args(args).current_dir(dir);
-    });
-    let script = common::run::perf(|script| {
-        script.args(["script", "--no-inline", "-F", "ip,sym,dso", "-i"]).arg(&data);
-    });
-    std::fs::remove_file(&data).ok();
-    whole::of_perf_script(&script.text())
-}
+use crate::common::{Build, Pprof, Prof, most_by_chance, needs, read, target, targets, temp_dir};
 
 /// Records a program, prints its row, and fails when fewer stacks are whole than `at_least`
-/// percent.
+/// percent, in as many recordings as decide it.
 #[track_caller]
 fn row(name: &str, at_least: f64, program: &Path, args: &[&str]) -> Pprof {
     row_at(name, 999, at_least, program, args)
@@ -35,33 +24,43 @@ fn row(name: &str, at_least: f64, program: &Path, args: &[&str]) -> Pprof {
 /// As [`row`], at a rate.
 #[track_caller]
 fn row_at(name: &str, hertz: u32, at_least: f64, program: &Path, args: &[&str]) -> Pprof {
+    let mut all = Share::default();
+    for recordings in 1.. {
+        let (p, share) = recorded(name, hertz, program, args);
+        all.whole += share.whole;
+        all.all += share.all;
+        for (end, n) in share.others {
+            *all.others.entry(end).or_default() += n;
+        }
+        let percent = all.percent();
+        let line = format!("whole stacks: {name:<22} {percent:7.3} % of {}\n", all.all);
+        // Not eprintln: the test harness would capture that.
+        std::io::stderr().write_all(line.as_bytes()).ok();
+        if percent >= at_least {
+            return p;
+        }
+        if recordings == MOST_DRAWS {
+            // A share that is right on average is a bit less in every second recording.
+            let most = most_by_chance((100.0 - at_least) / 100.0 * all.all as f64);
+            let others = &all.others;
+            assert!((all.all - all.whole) as u64 <= most, "{name}: {percent} %: {others:?}");
+            return p;
+        }
+    }
+    unreachable!()
+}
+
+/// A recording of a program, and the share of its stacks that are whole.
+#[track_caller]
+fn recorded(name: &str, hertz: u32, program: &Path, args: &[&str]) -> (Pprof, Share) {
     let dir = temp_dir();
     let mut prof = Prof::new(&dir, &format!("record -F {hertz}")).target(program, "");
     prof.command.args(args);
     let out = prof.run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    let ours = whole::of_profile(&p, |_| true);
-    let mut line =
-        format!("whole stacks: {name:<22} prof {:7.3} % of {}", ours.percent(), ours.all);
-    if needs(&["perf"]) {
-        // Next to another profiler that records build IDs, perf aborts.
-        let _lock = MachineLock::take();
-        for mode in ["dwarf", "fp"] {
-            let theirs = perf(dir.path(), mode, program, args);
-            line += &format!(", perf {mode} {:.1} %", theirs.percent());
-        }
-    }
-    // Not eprintln: the test harness would capture that.
-    std::io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
-    assert!(ours.all >= 200, "{name}: {} user stacks\n{}", ours.all, out.stderr);
-    assert!(
-        ours.percent() >= at_least,
-        "{name}: {:.3} % are whole, not {at_least}: {:?}\n{}",
-        ours.percent(),
-        ours.others,
-        out.stderr
-    );
-    p
+    let share = whole::of_profile(&p, |_| true);
+    assert!(share.all >= 200, "{name}: {} user stacks\n{}", share.all, out.stderr);
+    (p, share)
 }
 
 fn built(name: &str, source: &str, flags: &[&str]) -> PathBuf {

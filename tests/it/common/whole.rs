@@ -80,6 +80,7 @@ pub fn of_profile(p: &Pprof, keep: impl Fn(&super::pprof::Sample) -> bool) -> Sh
 }
 
 /// The share in the output of `perf script --no-inline -F ip,sym,dso`.
+#[allow(dead_code, reason = "for benches/stacks.rs")]
 pub fn of_perf_script(text: &str) -> Share {
     let (mut share, mut files) = (Share::default(), Files::default());
     for stack in text.split("\n\n") {
