@@ -12,6 +12,7 @@ mod annotate;
 mod annotate_code;
 mod bad_files;
 mod benchmarks;
+mod classes;
 mod cli;
 mod columns;
 mod coverage;
