@@ -61,7 +61,7 @@ fn judge(first: &str, second: &str, code: i32) -> Output {
 /// A test of this class.
 fn of_class(class: Class) -> String {
     let entry = classes().into_iter().find(|entry| entry.class == class).unwrap();
-    format!("{}{}", entry.tests, if entry.tests.ends_with("::") { "a_test" } else { "" })
+    entry.tests.replace('*', "a_test")
 }
 
 #[test]

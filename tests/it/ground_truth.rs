@@ -14,7 +14,7 @@ use std::process::Command;
 use crate::common::targets::source;
 use crate::common::{
     Build, ChiSquared, PerfRecording, Pprof, ProfRecording, Random, Verdict, Waiting, decide,
-    figures, most_by_chance, needs, statistics::MOST_DRAWS, target, temp_dir,
+    draw_until_decided, figures, most_by_chance, needs, target, temp_dir,
 };
 
 /// The rates: the default, at which whole CPUs are sampled where that is permitted, and one at
@@ -373,21 +373,13 @@ fn chi_squared_refuses_a_shift_of_3_percent() {
     let mut random = Random(3);
     // The draws after which it was refused, for each of 2,000 tests.
     let mut refused = |truth: &[f64], samples: usize| -> Vec<usize> {
-        let mut counts = [0; 5];
-        let mut draws = |_| {
-            counts = [0; 5];
-            for draw in 1..=MOST_DRAWS {
-                let drawn = draw_counts(&mut random, samples, truth);
-                counts.iter_mut().zip(drawn).for_each(|(all, n)| *all += n);
-                match ChiSquared::new(&counts, &SHARES).verdict() {
-                    Verdict::Accepted => return None,
-                    Verdict::Open => {}
-                    Verdict::Refused => return Some(draw),
-                }
-            }
-            None
+        let mut draw = |counts: &mut [u64; 5]| {
+            let drawn = draw_counts(&mut random, samples, truth);
+            counts.iter_mut().zip(drawn).for_each(|(all, n)| *all += n);
         };
-        (0..2000).filter_map(&mut draws).collect()
+        let judge = |counts: &[u64; 5]| ChiSquared::new(counts, &SHARES).verdict();
+        let decisions = (0..2000).map(|_| draw_until_decided(&mut draw, judge));
+        decisions.filter(|d| d.verdict == Verdict::Refused).map(|d| d.draws).collect()
     };
     let (right, few) = (refused(&SHARES, 6000), refused(&SHARES, 130));
     let (wrong, half) = (refused(&OFF, 6000), refused(&HALF_OFF, 6000));

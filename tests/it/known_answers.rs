@@ -14,7 +14,7 @@ const TOLERANCE: f64 = 1.5;
 const MOST_RECORDINGS: usize = 8;
 
 /// A share of a profile's samples, in percent.
-struct Share {
+struct KnownShare {
     what: String,
     is: f64,
     should_be: f64,
@@ -22,11 +22,11 @@ struct Share {
 
 /// main works 2 parts itself and calls foo1 (1.5 itself) and foo2 (0.5 itself), which both call
 /// bar (2.5): 9 parts.
-fn shares(p: &Pprof) -> Vec<Share> {
+fn shares(p: &Pprof) -> Vec<KnownShare> {
     let part = 100.0 / 9.0;
     let mut shares = Vec::new();
     let mut add = |what: String, is: f64, parts: f64| {
-        shares.push(Share { what, is, should_be: parts * part });
+        shares.push(KnownShare { what, is, should_be: parts * part });
     };
     for (function, own, total) in
         [("bar", 5.0, 5.0), ("main", 2.0, 9.0), ("foo1", 1.5, 4.0), ("foo2", 0.5, 3.0)]
@@ -55,8 +55,8 @@ fn shares(p: &Pprof) -> Vec<Share> {
 fn check(record: impl Fn() -> Pprof) {
     let mut sums = shares(&record());
     for recordings in 1.. {
-        let mean = |share: &Share| share.is / recordings as f64;
-        let is_off = |share: &&Share| (mean(share) - share.should_be).abs() > TOLERANCE;
+        let mean = |share: &KnownShare| share.is / recordings as f64;
+        let is_off = |share: &&KnownShare| (mean(share) - share.should_be).abs() > TOLERANCE;
         let Some(share) = sums.iter().find(is_off) else { return };
         if recordings == MOST_RECORDINGS {
             assert_share(&share.what, mean(share), share.should_be, TOLERANCE);

@@ -24,8 +24,8 @@ pub use pprof::Pprof;
 pub use recorders::{PerfRecording, ProfRecording, Waiting, figures};
 pub use run::{Output, Prof, Running};
 pub use statistics::{
-    ChiSquared, Counts, Random, Verdict, decide, distance_of_equals, manhattan, most_by_chance,
-    one_of_three,
+    ChiSquared, Counts, Random, Verdict, decide, distance_of_equals, draw_until_decided, manhattan,
+    most_by_chance, one_of_three,
 };
 pub use system::{needs, skip};
 pub use targets::{Build, copy_program, target, write_program};

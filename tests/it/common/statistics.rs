@@ -12,7 +12,7 @@ const EXCEEDED_BY_3E_8: [f64; 10] =
     [30.708, 34.644, 37.878, 40.769, 43.446, 45.971, 48.380, 50.698, 52.940, 55.119];
 
 /// The most recordings that are drawn to decide.
-pub const MOST_DRAWS: usize = 5;
+const MOST_DRAWS: usize = 5;
 
 /// What the samples of all recordings so far say of a hypothesis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,36 +25,55 @@ pub enum Verdict {
     Refused,
 }
 
-/// Draws samples until `judge` decides on all that were drawn. After [`MOST_DRAWS`], those that are
-/// not refused are accepted.
+/// The samples that were drawn, and what they say.
+pub struct Decision<S> {
+    pub samples: S,
+    /// The number of recordings.
+    pub draws: usize,
+    pub verdict: Verdict,
+}
+
+/// Draws samples until `judge` decides on all that were drawn, [`MOST_DRAWS`] times at most.
 ///
 /// `draw` adds a recording to the samples. A right distribution is refused with at most
 /// [`MOST_DRAWS`] times the probability at which `judge` refuses; a wrong one moves further from
 /// the limit with each recording.
+pub fn draw_until_decided<S: Default>(
+    mut draw: impl FnMut(&mut S),
+    judge: impl Fn(&S) -> Verdict,
+) -> Decision<S> {
+    let mut samples = S::default();
+    let mut draws = 0;
+    loop {
+        draw(&mut samples);
+        draws += 1;
+        let verdict = judge(&samples);
+        if verdict != Verdict::Open || draws == MOST_DRAWS {
+            return Decision { samples, draws, verdict };
+        }
+    }
+}
+
+/// As [`draw_until_decided`]; fails if the samples are refused. Those that are still open are
+/// accepted.
 #[track_caller]
 pub fn decide<S: Default>(
     what: &str,
-    mut draw: impl FnMut(&mut S),
+    draw: impl FnMut(&mut S),
     judge: impl Fn(&S) -> Verdict,
 ) -> S {
-    let mut samples = S::default();
-    for draws in 1..=MOST_DRAWS {
-        draw(&mut samples);
-        match judge(&samples) {
-            Verdict::Accepted => break,
-            Verdict::Open => println!("{what}: not decided by {draws} recordings"),
-            Verdict::Refused => panic!("{what}: refused after {draws} recordings, see above"),
-        }
-    }
+    let Decision { samples, draws, verdict } = draw_until_decided(draw, judge);
+    println!("{what}: {verdict:?} after {draws} recordings");
+    assert_ne!(verdict, Verdict::Refused, "{what}: after {draws} recordings, see above");
     samples
 }
 
 /// Fails when three recordings in a row are refused, each with its reason. With a chance of 1 in a
 /// hundred for a right one, that is 1 in a million.
 #[track_caller]
-pub fn one_of_three(what: &str, mut refused: impl FnMut() -> Result<(), String>) {
+pub fn one_of_three(what: &str, mut record: impl FnMut() -> Result<(), String>) {
     for recording in 1..=3 {
-        match refused() {
+        match record() {
             Ok(()) => return,
             Err(reason) => println!("{what}, recording {recording} of at most 3: {reason}"),
         }
