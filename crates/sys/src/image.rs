@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -117,6 +118,10 @@ pub struct Images {
     /// Parent of each process: it mostly sees the same files, and outlives its child.
     parents: FxHashMap<i32, i32>,
     limits: ImageLimits,
+    /// No file is opened.
+    closed: bool,
+    /// A file was needed that was not opened.
+    lacking: Cell<bool>,
 }
 
 /// Most processes whose parents are kept, and most ancestors that are tried for a file.
@@ -231,6 +236,11 @@ impl Images {
             State::Unreadable if image.tries < MAX_TRIES && image.tried != hit.pid => {}
             _ => return self.resolve(id),
         }
+        if self.closed {
+            self.lacking.set(true);
+            return id;
+        }
+        let image = &mut self.images[id as usize];
         if let State::Unseen = image.state {
             self.limits.is_hit(image);
         }
@@ -277,6 +287,31 @@ impl Images {
                 let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
             }
         }
+    }
+
+    /// From now on, opens no file; [`Images::end_closed`] ends that.
+    pub fn begin_closed(&mut self) {
+        self.closed = true;
+        self.lacking.set(false);
+    }
+
+    /// Opens files again. Returns true if one was needed in the meantime.
+    pub fn end_closed(&mut self) -> bool {
+        self.closed = false;
+        self.lacking.take()
+    }
+
+    /// True if no file may be read now, which is noted: see [`Images::end_closed`].
+    pub fn lacks(&self) -> bool {
+        if self.closed {
+            self.lacking.set(true);
+        }
+        self.closed
+    }
+
+    /// True if a file was needed since [`Images::begin_closed`].
+    pub fn is_lacking(&self) -> bool {
+        self.lacking.get()
     }
 
     /// Number of images.

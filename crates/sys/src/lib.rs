@@ -9,6 +9,7 @@
 mod address;
 pub mod arch;
 pub mod binaries;
+pub mod born;
 mod catch_panic;
 pub mod container;
 pub mod elf;

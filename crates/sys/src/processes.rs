@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
+use super::born::BornProcesses;
 use super::container::{self, Container};
 use super::image::Images;
 use super::jit::Jit;
@@ -106,13 +107,14 @@ pub struct ProcessTable {
     many: usize,
     /// The last [`Thread::version`] that was assigned.
     last_version: u64,
-    /// Threads that started minus those that ended, of processes started while recording.
-    alive: FxHashMap<i32, i64>,
+    /// Those that started while recording.
+    born: BornProcesses,
 }
 
 impl ProcessTable {
     /// Applies a record.
     pub fn apply(&mut self, record: &Record<'_>) {
+        self.born.apply(record);
         match *record {
             Record::Mmap(ref mmap) => self.mmap(mmap),
             Record::Comm { pid, tid, exec, name } => self.comm(ThreadId { pid, tid }, exec, name),
@@ -129,6 +131,37 @@ impl ProcessTable {
             | Record::Throttle
             | Record::Other => {}
         }
+    }
+
+    /// True if applying a record reads nothing but whether a process lives: what it depends on is
+    /// known.
+    pub fn is_quick(&self, record: &Record<'_>) -> bool {
+        match *record {
+            Record::Mmap(ref m) => {
+                let few = |process: &Process| {
+                    process.regions.len() < process.most_regions.max(MANY_REGIONS)
+                };
+                let announces = self.jit.is_announced_by(m);
+                !announces && !self.images.are_many() && self.known(m.pid).is_some_and(few)
+            }
+            Record::Comm { pid, tid, exec, .. } => exec || tid != pid || self.known(pid).is_some(),
+            Record::Fork { pid, parent, parent_tid, .. } => {
+                self.threads.contains_key(&parent_tid)
+                    && (pid == parent || self.known(parent).is_some())
+            }
+            _ => true,
+        }
+    }
+
+    /// A process whose state is known and need not be read again.
+    pub fn known(&self, pid: i32) -> Option<&Process> {
+        let current = |process: &&Process| !self.lost && process.losses == self.losses;
+        self.processes.get(&pid).filter(current)
+    }
+
+    /// The version of a thread that is known.
+    pub fn known_version(&self, thread: ThreadId) -> Option<u64> {
+        self.threads.get(&thread.tid).map(|thread| thread.version)
     }
 
     /// True if mappings of a process may be missing because records about them were lost.
@@ -237,7 +270,7 @@ impl ProcessTable {
 
     /// Processes born while recording that have not ended.
     pub fn born_alive(&self) -> impl Iterator<Item = i32> + '_ {
-        self.alive.iter().filter(|&(_, &n)| n > 0).map(|(&pid, _)| pid)
+        self.born.alive()
     }
 
     fn mmap(&mut self, m: &Mmap<'_>) {
@@ -286,7 +319,6 @@ impl ProcessTable {
         let lives = |tid: i32| std::path::Path::new(&format!("/proc/{tid}")).exists();
         self.threads.retain(|&tid, _| lives(tid));
         self.processes.retain(|&pid, _| lives(pid));
-        self.alive.retain(|&pid, _| lives(pid));
         self.many = (self.threads.len() + self.processes.len()) * 2;
     }
 
@@ -339,10 +371,6 @@ impl ProcessTable {
             self.images.set_parent(pid, parent);
             let process = self.process_mut(parent).clone();
             self.processes.insert(pid, process);
-            self.alive.insert(pid, 0);
-        }
-        if let Some(alive) = self.alive.get_mut(&pid) {
-            *alive += 1;
         }
         // Until it is named, a thread has the name of the thread that cloned it.
         let name = self.thread_mut(by).name.clone();
@@ -350,14 +378,7 @@ impl ProcessTable {
     }
 
     fn exit(&mut self, thread: ThreadId) {
-        let ThreadId { pid, tid } = thread;
-        if let Some(alive) = self.alive.get_mut(&pid) {
-            *alive -= 1;
-            if *alive <= 0 {
-                self.alive.remove(&pid);
-            }
-        }
-        self.ended.push_back(tid);
+        self.ended.push_back(thread.tid);
         if self.ended.len() > MAX_ENDED
             && let Some(old) = self.ended.pop_front()
         {

@@ -85,6 +85,11 @@ impl<'a> AllRegs<'a> {
         AllRegs(if bytes.len() == arch::REGISTERS * 8 { bytes } else { &[] })
     }
 
+    /// The kernel's bytes; empty if no register is available.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
     /// The registers in DWARF's numbering. `None` if they are not available.
     pub fn in_dwarf_order(self) -> Option<[u64; arch::DWARF_ORDER.len()]> {
         (!self.0.is_empty()).then(|| arch::DWARF_ORDER.map(|i| self.word(i)))
@@ -197,6 +202,11 @@ impl<'a> GroupCounts<'a> {
         })
     }
 
+    /// The kernel's bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
     /// The sample has none.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
@@ -207,7 +217,17 @@ impl<'a> GroupCounts<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Callchain<'a>(&'a [u8]);
 
-impl Callchain<'_> {
+impl<'a> Callchain<'a> {
+    /// From the kernel's bytes.
+    pub fn new(bytes: &'a [u8]) -> Callchain<'a> {
+        Callchain(bytes)
+    }
+
+    /// The kernel's bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
     /// Appends the addresses to `kernel` and `user`, leaf first, without the markers.
     pub fn split(&self, kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
         let mut in_kernel = false;

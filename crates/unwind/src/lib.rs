@@ -341,6 +341,24 @@ impl Unwinder {
         }
     }
 
+    /// Like [`Unwinder::unwind`], without reading a file or analysing code: `None` if that is
+    /// needed. The contents of `frames` are then undefined.
+    pub fn unwind_known(
+        &mut self,
+        thread: ThreadId,
+        regions: &Regions,
+        images: &mut Images,
+        user: UserStack<'_>,
+        chain: &[u64],
+        frames: &mut Vec<Frame>,
+    ) -> Option<StackEnd> {
+        self.rules.begin_closed();
+        images.begin_closed();
+        let end = self.unwind(thread, regions, images, user, chain, frames);
+        let lacking = self.rules.end_closed() | images.end_closed();
+        (!lacking).then_some(end)
+    }
+
     /// Number of rules that were found in the cache, and that were looked up in the tables.
     pub fn rule_lookups(&self) -> (u64, u64) {
         (self.rules.hits, self.rules.misses)

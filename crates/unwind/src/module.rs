@@ -1,5 +1,7 @@
 //! Unwind tables of one image, in the address space of its file, and one step up a stack.
 
+mod facts;
+
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +12,8 @@ use super::arch::{self, BP, CodeFrame, ENTRY_CFA, Moved, SIGRETURN, SP};
 use super::cfi::{Described, KnownRegisters, Rule, Saved, UnwindTables};
 use super::code::{Between, File, Functions, Leads, Text};
 use crate::{AddressKind, CodeAddress};
+use facts::FactCache;
+pub use facts::{Fact, FactKind};
 use sys::FileAddress;
 use sys::catch_panic;
 use sys::elf::{Section, Segment};
@@ -82,6 +86,11 @@ pub struct RuleCache {
     context: UnwindContext<usize>,
     /// Cached results about code without unwind information.
     code: arch::CodeCache,
+    facts: FactCache,
+    /// Only cached results are used: no file is read.
+    closed: bool,
+    /// A result was needed that is not cached.
+    lacking: bool,
     /// Number of rules found in the cache.
     pub hits: u64,
     /// Number of rules looked up in the tables.
@@ -93,11 +102,55 @@ impl Default for RuleCache {
         let empty = CacheEntry { address: 0, image: 0, rule: Rule::Uncovered };
         let context = UnwindContext::new();
         let code = arch::CodeCache::default();
-        RuleCache { entries: vec![empty; ENTRIES], context, code, hits: 0, misses: 0 }
+        RuleCache {
+            entries: vec![empty; ENTRIES],
+            context,
+            code,
+            facts: FactCache::default(),
+            closed: false,
+            lacking: false,
+            hits: 0,
+            misses: 0,
+        }
     }
 }
 
 impl RuleCache {
+    /// From now on, uses cached results only; [`RuleCache::end_closed`] ends that.
+    pub(super) fn begin_closed(&mut self) {
+        (self.closed, self.lacking) = (true, false);
+    }
+
+    /// Reads files again. Returns true if another result was needed in the meantime.
+    pub(super) fn end_closed(&mut self) -> bool {
+        self.closed = false;
+        std::mem::take(&mut self.lacking)
+    }
+
+    /// True if a result was needed that is not cached, since [`RuleCache::begin_closed`].
+    pub(super) fn is_lacking(&self) -> bool {
+        self.lacking
+    }
+
+    /// True if only cached results are used: the one that is needed now is not, which is noted.
+    fn lacks(&mut self) -> bool {
+        self.lacking |= self.closed;
+        self.closed
+    }
+
+    /// A fact about an address in an image.
+    pub(super) fn fact(&mut self, of: Fact, find: impl FnOnce(&mut Self) -> bool) -> bool {
+        if let Some(known) = self.facts.get(of) {
+            return known;
+        }
+        if self.lacks() {
+            return false;
+        }
+        let found = find(self);
+        self.facts.insert(of, found);
+        found
+    }
+
     /// The rule of an address in an image, or of the call before it.
     pub(super) fn rule(&mut self, module: &ModuleUnwinder, at: CodeAddress) -> Rule {
         // The byte before a return address is no instruction's first: the two never share a rule.
@@ -109,6 +162,10 @@ impl RuleCache {
         if (entry.address, entry.image) == (address, image + 1) {
             self.hits += 1;
             return entry.rule;
+        }
+        if self.closed {
+            self.lacking = true;
+            return Rule::Uncovered;
         }
         self.misses += 1;
         let tables = || module.described(&mut self.context, address, at.address.0);
@@ -252,6 +309,9 @@ impl ModuleUnwinder {
             }
             _ => {}
         }
+        if cache.lacks() {
+            return Step::Failed;
+        }
         let step = self.tables.step(&mut cache.context, lookup, registers, read);
         // Only the innermost frame may use no stack (`vfork` pops its own return address).
         match step {
@@ -259,6 +319,11 @@ impl ModuleUnwinder {
             Step::Caller(_) if at.kind.is_return() && registers.get(SP) == sp => Step::Failed,
             step => step,
         }
+    }
+
+    /// The image's number.
+    pub fn image(&self) -> u32 {
+        self.image
     }
 
     fn text(&self) -> Text<'_> {
@@ -276,17 +341,32 @@ impl ModuleUnwinder {
 
     /// The frame of code without unwind information, from its instructions.
     pub fn frame(&self, cache: &mut RuleCache, at: CodeAddress) -> Option<CodeFrame> {
-        cache.code.frame(self.code(), at)
+        if let Some(known) = cache.code.known_frame(self.image, at) {
+            return known;
+        }
+        if cache.lacks() { None } else { cache.code.frame(self.code(), at) }
     }
 
     /// Location of the saved stack pointer of the code at an address, which moves its stack pointer.
     pub fn moved(&self, cache: &mut RuleCache, FileAddress(address): FileAddress) -> Option<Moved> {
+        if let Some(known) = cache.code.known_moved(self.image, address) {
+            return known;
+        }
+        if cache.lacks() {
+            return None;
+        }
         let start = self.tables.start(address)?;
         cache.code.moved(self.code(), start, address)
     }
 
     /// Return address of the call that frame pointers skip.
     pub fn between(&self, cache: &mut RuleCache, between: Between) -> Option<FileAddress> {
+        if let Some(known) = cache.code.known_between(self.image, between) {
+            return known.map(FileAddress);
+        }
+        if cache.lacks() {
+            return None;
+        }
         let are_one = |a, b| self.tables.are_one(a, b);
         cache.code.between(self.code(), between, are_one).map(FileAddress)
     }
@@ -306,8 +386,15 @@ impl ModuleUnwinder {
         address: FileAddress,
         to: Option<FileAddress>,
     ) -> Leads {
+        let to = to.map(|to| to.0);
+        if let Some(known) = cache.code.known_leads(self.image, address.0, to) {
+            return known;
+        }
+        if cache.lacks() {
+            return Leads::Elsewhere;
+        }
         let are_one = |a, b| self.tables.are_one(a, b);
-        cache.code.leads(self.code(), address.0, to.map(|to| to.0), are_one)
+        cache.code.leads(self.code(), address.0, to, are_one)
     }
 
     /// True if a frame pointer leads from the code at an address to its caller, by its unwind
@@ -316,13 +403,15 @@ impl ModuleUnwinder {
         match cache.rule(self, at) {
             rule if arch::has_pointer(rule) => true,
             Rule::Uncovered => self.frame(cache, at).is_some_and(|f| f.has_pointer()),
-            _ => self.is_go_code(at),
+            _ => self.is_go_code(cache, at),
         }
     }
 
     /// True if the code is Go's own, not C's in a Go program.
-    pub fn is_go_code(&self, at: CodeAddress) -> bool {
-        self.is_go && !self.tables.in_eh_frame(at.lookup().0)
+    pub fn is_go_code(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
+        let address = at.lookup().0;
+        let covered = Fact { image: self.image, address, kind: FactKind::InEhFrame };
+        self.is_go && !cache.fact(covered, |_| self.tables.in_eh_frame(address))
     }
 
     /// True if the code at an address has no caller.
@@ -332,14 +421,16 @@ impl ModuleUnwinder {
 
     /// True if the unwind information for the code at an address cannot be read.
     pub fn is_damaged(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
-        let FileAddress(lookup) = at.lookup();
-        self.tables.is_damaged(&mut cache.context, lookup)
+        let FileAddress(address) = at.lookup();
+        let damaged = Fact { image: self.image, address, kind: FactKind::Damaged };
+        cache.fact(damaged, |cache| self.tables.is_damaged(&mut cache.context, address))
     }
 
     /// True if a function begins at `address` and none ends there: a return address with this value
     /// is not a call's, but was written by a program (as `makecontext` does).
     pub fn begins_alone(&self, cache: &mut RuleCache, address: FileAddress) -> bool {
-        self.tables.begins_alone(&mut cache.context, address.0)
+        let alone = Fact { image: self.image, address: address.0, kind: FactKind::BeginsAlone };
+        cache.fact(alone, |cache| self.tables.begins_alone(&mut cache.context, address.0))
     }
 }
 

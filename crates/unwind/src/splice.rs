@@ -134,9 +134,10 @@ impl Unwinder {
         images: &mut Images,
         frames: &mut Vec<Frame>,
     ) -> bool {
-        let modules = &mut self.modules;
-        let mut in_go =
-            |f: &Frame| module_of(modules, *f, images).is_some_and(|(m, at)| m.is_go_code(at));
+        let Unwinder { modules, rules, .. } = self;
+        let mut in_go = |f: &Frame| {
+            module_of(modules, *f, images).is_some_and(|(m, at)| m.is_go_code(rules, at))
+        };
         let Some(switch) = frames.iter().position(&mut in_go).filter(|&i| i > 0) else {
             return false;
         };

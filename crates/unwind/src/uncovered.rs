@@ -5,7 +5,7 @@ use super::arch::{BP, EXIT, RESULT, SP};
 use super::cfi::KnownRegisters;
 use super::code::{Leads, Proof};
 use super::memo::Reads;
-use super::module::{self, Step};
+use super::module::{self, Fact, FactKind, Step};
 use super::walk::{Process, Walk, is_run_time_code, loaded, module_of};
 use super::{Frame, Unwinder, locate};
 use crate::{AddressKind, CodeAddress};
@@ -28,7 +28,11 @@ impl Unwinder {
             return Step::Uncovered;
         };
         let Some(found) = module.frame(&mut self.rules, at) else {
-            let ends = regs.bp == 0 && frame.kind.is_return() && ends_the_thread(&frame, images);
+            let (image, address) = (module.image(), at.address.0);
+            let exits = Fact { image, address, kind: FactKind::Exits };
+            let ends = regs.bp == 0
+                && frame.kind.is_return()
+                && self.rules.fact(exits, |_| ends_the_thread(&frame, images));
             return if ends { Step::End } else { Step::Uncovered };
         };
         if found.proof() == Some(Proof::Maker) {

@@ -145,6 +145,9 @@ impl Unwinder {
             if frames.len() >= MAX_FRAMES {
                 return StackEnd::TooDeep;
             }
+            if self.rules.is_lacking() || images.is_lacking() {
+                return StackEnd::Uncovered;
+            }
             let mut reads = Reads::default();
             let here = regs;
             let step = self.step(walk, frame, &mut regs, images, &mut reads);
@@ -332,6 +335,9 @@ pub(super) fn module_of<'m>(
     let at = image as usize;
     if modules.len() <= at {
         modules.resize_with(at + 1, || None);
+    }
+    if modules[at].is_none() && images.lacks() {
+        return None;
     }
     let module =
         modules[at].get_or_insert_with(|| Box::new(ModuleUnwinder::new(image, &of.path, loaded)));

@@ -107,6 +107,22 @@ pub struct Jit {
 }
 
 impl Jit {
+    /// True if no process has code made at run time so far.
+    pub fn is_empty(&self) -> bool {
+        self.programs.is_empty()
+    }
+
+    /// True if this mapping announces a jitdump.
+    pub fn is_announced_by(&self, mmap: &Mmap<'_>) -> bool {
+        number_of_dump(mmap.path).is_some()
+    }
+
+    /// True if the program of a sample for [`Jit::sampled`] is known.
+    pub fn knows(&self, pid: i32, maker: i32) -> bool {
+        let inherited = pid != maker && self.inherited.contains_key(&pid);
+        inherited || self.by_pid.contains_key(&maker) || self.programs.len() >= MAX_PROGRAMS
+    }
+
     /// A process has mapped a file: perhaps its jitdump, which compilers map to announce it.
     pub fn mapped(&mut self, mmap: &Mmap<'_>) {
         if number_of_dump(mmap.path).is_some() {

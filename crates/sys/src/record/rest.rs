@@ -20,6 +20,16 @@ impl<'a> Chunk<'a> {
         Chunk { bytes, holes }
     }
 
+    /// Its bytes, those of holes included.
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// A bit for each missing page.
+    pub fn holes(self) -> u8 {
+        self.holes
+    }
+
     /// A page, or the available part of the last one.
     fn page(&self, page: usize) -> Option<&'a [u8]> {
         let hole = self.holes >> page & 1 != 0;
@@ -40,6 +50,16 @@ impl<'a> Rest<'a> {
     /// Chunks from an address on.
     pub fn new(from: u64, chunks: &'a [Chunk<'a>]) -> Rest<'a> {
         Rest { from, chunks }
+    }
+
+    /// Address of the first chunk.
+    pub fn from(self) -> u64 {
+        self.from
+    }
+
+    /// The chunks.
+    pub fn chunks(self) -> &'a [Chunk<'a>] {
+        self.chunks
     }
 
     /// True if there are no bytes.

@@ -218,6 +218,26 @@ impl Moved {
 pub struct CodeCache {}
 
 impl CodeCache {
+    /// Result of [`CodeCache::frame`], which reads nothing.
+    pub fn known_frame(&self, _image: u32, _at: CodeAddress) -> Option<Option<CodeFrame>> {
+        Some(None)
+    }
+
+    /// Result of [`CodeCache::moved`], which reads nothing.
+    pub fn known_moved(&self, _image: u32, _address: u64) -> Option<Option<Moved>> {
+        Some(None)
+    }
+
+    /// Result of [`CodeCache::between`], which reads nothing.
+    pub fn known_between(&self, _image: u32, _between: Between) -> Option<Option<u64>> {
+        Some(None)
+    }
+
+    /// Cached result of [`CodeCache::leads`]: there is none.
+    pub fn known_leads(&self, _image: u32, _address: u64, _to: Option<u64>) -> Option<Leads> {
+        None
+    }
+
     /// Frame of the code at an address, or of the call before it: not yet.
     pub fn frame(&mut self, _file: File<'_>, _at: CodeAddress) -> Option<CodeFrame> {
         None

@@ -73,6 +73,26 @@ impl CodeCache {
         self.budget
     }
 
+    /// Cached result of [`CodeCache::frame`].
+    pub fn known_frame(&self, image: u32, at: CodeAddress) -> Option<Option<CodeFrame>> {
+        self.frames.get(&(image, at)).copied()
+    }
+
+    /// Cached result of [`CodeCache::moved`].
+    pub fn known_moved(&self, image: u32, address: u64) -> Option<Option<Moved>> {
+        self.moved.get(&(image, address)).copied()
+    }
+
+    /// Cached result of [`CodeCache::between`].
+    pub fn known_between(&self, image: u32, between: Between) -> Option<Option<u64>> {
+        self.between.get(&(image, between)).copied()
+    }
+
+    /// Cached result of [`CodeCache::leads`].
+    pub fn known_leads(&self, image: u32, address: u64, to: Option<u64>) -> Option<Leads> {
+        self.leads.get(&(image, address, to)).copied()
+    }
+
     /// Frame of the code at an address, or of the call before it; `None` if its instructions leave
     /// it open.
     pub fn frame(&mut self, file: File<'_>, at: CodeAddress) -> Option<CodeFrame> {

@@ -1,0 +1,49 @@
+//! Cached facts about addresses, for which a file would have to be read again.
+
+use rustc_hash::FxHashMap;
+
+/// Most cached facts; one takes 32 bytes.
+const MAX_FACTS: usize = 1 << 15;
+
+/// A fact about an address in an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fact {
+    /// The image's number.
+    pub image: u32,
+    /// The address as the file states it.
+    pub address: u64,
+    /// What holds there or not.
+    pub kind: FactKind,
+}
+
+/// Kind of a fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FactKind {
+    /// `.eh_frame` covers the address.
+    InEhFrame,
+    /// The unwind information for the address cannot be read.
+    Damaged,
+    /// A function begins at the address, and none ends there.
+    BeginsAlone,
+    /// The code at the address is the system call `exit`.
+    Exits,
+}
+
+/// Cached facts.
+#[derive(Default)]
+pub struct FactCache(FxHashMap<Fact, bool>);
+
+impl FactCache {
+    /// True or false if it is known.
+    pub fn get(&self, of: Fact) -> Option<bool> {
+        self.0.get(&of).copied()
+    }
+
+    /// Adds a fact.
+    pub fn insert(&mut self, of: Fact, holds: bool) {
+        if self.0.len() >= MAX_FACTS {
+            self.0.clear();
+        }
+        self.0.insert(of, holds);
+    }
+}
