@@ -40,7 +40,7 @@ pub mod testing {
 }
 
 /// BPF programs that do a part of a profile type's work: they write to its events, in their order.
-pub trait KernelProgram {
+pub trait KernelProgram: Send + Sync {
     /// Directs the output of the programs to the type's events of a CPU, given by their
     /// descriptors, which must outlive them.
     ///

@@ -8,9 +8,9 @@
 
 mod programs;
 
-use std::cell::RefCell;
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::{Mutex, PoisonError};
 
 use super::btf::Btf;
 use super::snippets::{self, control};
@@ -130,7 +130,7 @@ pub struct SchedProgram {
     control: Map,
     waits: Map,
     ends: Map,
-    programs: RefCell<Programs>,
+    programs: Mutex<Programs>,
 }
 
 impl SchedProgram {
@@ -146,7 +146,7 @@ impl SchedProgram {
             control: Map::new(MapKind::PerCpuArray, EntrySize::by_number(control::SIZE), 1)?,
             waits: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
             ends: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
-            programs: RefCell::default(),
+            programs: Mutex::default(),
         };
         let fields = Fields::find(kernel)?;
         let members = ThreadSet {
@@ -160,7 +160,7 @@ impl SchedProgram {
         let programs = WaitPrograms { maps: &waits, members }.all();
         let alone = usize::from(scope == ThreadScope::Alone);
         let used = &programs[..programs.len() - alone];
-        *waits.programs.get_mut() = Programs::load(kernel, used)?;
+        waits.programs = Mutex::new(Programs::load(kernel, used)?);
         Ok(waits)
     }
 
@@ -227,10 +227,10 @@ impl KernelProgram for SchedProgram {
 
     fn attach(&self) -> io::Result<()> {
         self.add(IDLE, os::monotonic_nanos(), None, false)?;
-        self.programs.borrow_mut().attach()
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner).attach()
     }
 
     fn detach(&self) {
-        self.programs.borrow_mut().detach();
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner).detach();
     }
 }

@@ -4,9 +4,9 @@
 
 mod programs;
 
-use std::cell::RefCell;
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::{Mutex, PoisonError};
 
 use super::btf::Btf;
 use super::snippets::{self, control};
@@ -132,7 +132,7 @@ pub struct SyscallProgram {
     control: Map,
     events: Map,
     sums: Map,
-    programs: RefCell<Programs>,
+    programs: Mutex<Programs>,
 }
 
 impl SyscallProgram {
@@ -152,7 +152,7 @@ impl SyscallProgram {
             control: Map::new(MapKind::PerCpuArray, EntrySize::by_number(control::SIZE), 1)?,
             events: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
             sums: Map::new(MapKind::Hash, EntrySize { key: sum::KEY, value: sum::SIZE }, MAX_SUMS)?,
-            programs: RefCell::default(),
+            programs: Mutex::default(),
         };
         let fields = Fields::find(kernel)?;
         let members = ThreadSet {
@@ -166,7 +166,7 @@ impl SyscallProgram {
         let programs = CallPrograms::new(kernel, &calls, members, which)?.all();
         let alone = usize::from(scope == ThreadScope::Alone);
         let used = &programs[..programs.len() - alone];
-        *calls.programs.get_mut() = Programs::load(kernel, used)?;
+        calls.programs = Mutex::new(Programs::load(kernel, used)?);
         Ok(calls)
     }
 
@@ -228,10 +228,10 @@ impl KernelProgram for SyscallProgram {
     }
 
     fn attach(&self) -> io::Result<()> {
-        self.programs.borrow_mut().attach()
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner).attach()
     }
 
     fn detach(&self) {
-        self.programs.borrow_mut().detach();
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner).detach();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
@@ -20,7 +20,7 @@ const AT_ONCE: usize = 256;
 
 /// The programs of a recording, each with the index of its profile type.
 #[derive(Default)]
-pub struct KernelPrograms(Vec<(usize, Rc<dyn KernelProgram>)>);
+pub struct KernelPrograms(Vec<(usize, Arc<dyn KernelProgram>)>);
 
 impl KernelPrograms {
     /// Loads the programs of the profile types, if this kernel and user allow them. Programs cannot

@@ -149,6 +149,10 @@ impl ProfileType for Allocations {
         self.library.as_mut().map_or(i64::MAX, InProgram::idle_ms)
     }
 
+    fn is_due(&self, _thinned: bool) -> bool {
+        self.library.is_some()
+    }
+
     fn poll(&mut self, maker: &mut StackMaker, _now: &Poll<'_>) {
         if let Some(library) = &mut self.library {
             library.poll(maker);

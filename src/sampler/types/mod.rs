@@ -18,7 +18,7 @@ mod threads;
 mod wall;
 
 use std::ffi::OsString;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::attach::EventTrial;
@@ -181,7 +181,7 @@ pub struct OwnSamples {
 }
 
 /// A profile type of a recording.
-pub trait ProfileType {
+pub trait ProfileType: Send {
     /// Its name in messages: `block I/O`.
     fn name(&self) -> TypeName;
 
@@ -234,7 +234,7 @@ pub trait ProfileType {
         &mut self,
         _kernel: &Btf,
         _scope: ThreadScope,
-    ) -> Option<Rc<dyn KernelProgram>> {
+    ) -> Option<Arc<dyn KernelProgram>> {
         None
     }
 
@@ -307,6 +307,11 @@ pub trait ProfileType {
 
     /// True if the window must not close yet.
     fn is_busy(&self, _elapsed: Duration) -> bool {
+        false
+    }
+
+    /// True if [`ProfileType::poll`] has something to do; `_thinned`: see [`Poll::thinned`].
+    fn is_due(&self, _thinned: bool) -> bool {
         false
     }
 

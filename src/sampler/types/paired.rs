@@ -13,7 +13,7 @@ mod open_pairs;
 mod timed_calls;
 
 use std::io;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use perf_event_open_sys::bindings as abi;
 
@@ -33,7 +33,7 @@ use sys::record::{Record, Sample};
 use timed_calls::TimedCalls;
 
 /// A profile type made of paired events.
-pub trait PairedType {
+pub trait PairedType: Send {
     /// See [`ProfileType::subject`].
     const NAME: TypeName;
 
@@ -162,7 +162,7 @@ pub enum PairMark {
 }
 
 /// Decodes a sample of an event; `None`: it neither begins nor ends an operation.
-pub type PairReader = Box<dyn Fn(&Sample<'_>) -> Option<PairMark>>;
+pub type PairReader = Box<dyn Fn(&Sample<'_>) -> Option<PairMark> + Send>;
 
 /// An event that begins or ends an operation.
 pub struct PairedEvent {
@@ -175,7 +175,7 @@ pub struct PairedEvent {
 /// The [`ProfileType`] of a [`PairedType`].
 pub struct Paired<P> {
     paired: P,
-    program: Option<Rc<SyscallProgram>>,
+    program: Option<Arc<SyscallProgram>>,
     readers: Vec<PairReader>,
     pairs: OpenPairs,
     calls: TimedCalls,
@@ -203,10 +203,10 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         true
     }
 
-    fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Rc<dyn KernelProgram>> {
+    fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Arc<dyn KernelProgram>> {
         self.program =
-            Some(Rc::new(SyscallProgram::load(kernel, self.paired.timed_calls()?, scope).ok()?));
-        self.program.clone().map(|program| program as Rc<dyn KernelProgram>)
+            Some(Arc::new(SyscallProgram::load(kernel, self.paired.timed_calls()?, scope).ok()?));
+        self.program.clone().map(|program| program as Arc<dyn KernelProgram>)
     }
 
     fn needs_thread_events(&self) -> bool {

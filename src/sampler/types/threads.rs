@@ -130,6 +130,10 @@ impl ProfileType for Threads {
         self.taken.as_ref().is_some_and(|taken| taken.is_busy(elapsed))
     }
 
+    fn is_due(&self, _thinned: bool) -> bool {
+        self.taken.is_some()
+    }
+
     fn poll(&mut self, maker: &mut StackMaker, now: &Poll<'_>) {
         if let Some(taken) = &mut self.taken {
             taken.step(maker, now.pids, now.elapsed);

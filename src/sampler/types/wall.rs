@@ -6,7 +6,7 @@
 mod from_bpf;
 mod from_switches;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use perf_event_open_sys::bindings as abi;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -54,7 +54,7 @@ struct Spec {
 /// Wall time, with the parts that both sources share.
 struct Wall {
     spec: Spec,
-    program: Option<Rc<SchedProgram>>,
+    program: Option<Arc<SchedProgram>>,
     way: WallSource,
 }
 
@@ -128,8 +128,8 @@ impl ProfileType for Wall {
         true
     }
 
-    fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Rc<dyn KernelProgram>> {
-        let program = Rc::new(SchedProgram::load(kernel, scope).ok()?);
+    fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Arc<dyn KernelProgram>> {
+        let program = Arc::new(SchedProgram::load(kernel, scope).ok()?);
         self.program = Some(program.clone());
         self.way = WallSource::Bpf(FromBpf::default());
         Some(program)
@@ -183,6 +183,10 @@ impl ProfileType for Wall {
             WallSource::Bpf(bpf) => bpf.record(record),
             WallSource::Switches(switches) => switches.record(&self.spec, maker, record),
         }
+    }
+
+    fn is_due(&self, thinned: bool) -> bool {
+        thinned && matches!(self.way, WallSource::Switches(_))
     }
 
     fn poll(&mut self, maker: &mut StackMaker, now: &Poll<'_>) {
