@@ -216,7 +216,10 @@ impl<'a> Summary<'a> {
     fn details(&self, err: &mut impl Write) -> io::Result<()> {
         let Recorded { profile, diagnostics: d, notes, names, notes_of_names, .. } = self.recorded;
         if self.kind == Kind::Recording {
-            writeln!(err, "prof: {} lost, {} throttled", d.lost, d.throttled)?;
+            let pause = d.longest_pause_seconds.map_or(String::new(), |pause| {
+                format!("; longest time away from the rings {:.1} ms", pause * 1e3)
+            });
+            writeln!(err, "prof: {} lost, {} throttled{pause}", d.lost, d.throttled)?;
         }
         let whole = truncated(err, d)?;
         if d.folded > 0 {

@@ -4,6 +4,8 @@
 mod event_groups;
 mod sample_types;
 
+use std::time::Duration;
+
 use super::stack_maker::StackMaker;
 use super::types::{End, EventOwner, OwnSamples, Poll, ProfileTypes, TypeStart};
 use super::{Event, Note, Options, Session};
@@ -82,6 +84,38 @@ impl Aggregator {
             }
         }
         aggregator
+    }
+
+    /// True if types have samples that do not belong to an event.
+    pub fn has_own_samples(&self) -> bool {
+        !self.own_samples.is_empty()
+    }
+
+    /// True if an event needs nothing but cached results: no file is read for it, and no code
+    /// analysed. A sample's stack is then prepared.
+    pub fn is_quick(&mut self, event: &Event<'_>) -> bool {
+        match event {
+            Event::Sample { event, sample, .. } => {
+                self.routes[*event] == Route::Nowhere || self.maker.prepare(sample)
+            }
+            Event::Other(record) => self.maker.table.is_quick(record),
+        }
+    }
+
+    /// True if a type has periodic work to do now.
+    pub fn is_due(&self, thinned: bool) -> bool {
+        self.types.iter().any(|(_, one)| one.is_due(thinned))
+    }
+
+    /// Milliseconds until a type has periodic work.
+    pub fn idle_ms(&mut self, elapsed: Duration) -> i64 {
+        let types = self.types.iter_mut();
+        types.map(|(_, one)| one.idle_ms(elapsed)).min().unwrap_or(i64::MAX)
+    }
+
+    /// True if a type still has work that belongs to the window.
+    pub fn is_busy(&self, elapsed: Duration) -> bool {
+        self.types.iter().any(|(_, one)| one.is_busy(elapsed))
     }
 
     /// Adds an event.

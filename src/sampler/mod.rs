@@ -5,6 +5,7 @@
 //! and, where a comment names it, from the kernel's `kernel/events/`.
 
 mod aggregator;
+mod analysis;
 mod arch;
 mod attach;
 mod attr;
@@ -123,6 +124,15 @@ impl Options {
             silent_command: false,
         }
     }
+}
+
+/// Result of delivering an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It was taken.
+    Taken,
+    /// There is no memory for it, and it is lost.
+    NoRoom,
 }
 
 /// A record or sample, delivered by [`Session::drain`].

@@ -12,6 +12,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::aggregator::Aggregator;
+use super::analysis::AnalysisThread;
 use super::notes::RecordingNote;
 use super::stack_maker::{Aggregated, BpfFrames};
 use super::types::{self, End, ProfileTypes};
@@ -126,6 +127,10 @@ fn run(
     let mut started = Started::new(&mut options, &types, window.delay, interrupts)?;
     window::wait_for_delay(window.delay, interrupts, started.child.as_mut())?;
     // After the fork of the command, which must not inherit it.
+    // It has no precedence.
+    let analysis = AnalysisThread::start().map_err(|e| {
+        Error::failed(format!("cannot start a thread for analysis: {e}; check ulimit -u and -n"))
+    })?;
     let mut precedence = os::Precedence::take_real_time();
     let given = UsedBefore::now(&options.target);
     // Before Session::open attaches programs that aggregate the times of threads.
@@ -156,18 +161,21 @@ fn run(
         live.started(started.child.as_ref().map(|child| child.id() as i32));
     }
     let mut feed = live.as_mut().map(|live| PartFeed::new(&mut **live));
-    let mut sources = window::Running { session, aggregator, precedence };
+    let analysis = analysis.begin(aggregator, session.pids.clone());
+    let mut sources = window::Running::new(session, analysis, precedence);
     let mut observed = window::Observed { tick, feed: feed.as_mut(), main };
     sources.run(&mut watch, interrupts, window, began.0, &mut observed);
     interrupts.close_window();
     let time = os::monotonic_nanos();
     let lasted = sources.stop(began.0);
-    let window::Running { session, mut aggregator, precedence } = sources;
+    let window::Running { session, analysis, precedence, .. } = sources;
+    // The rings are empty.
+    drop(precedence);
+    let mut aggregator = analysis.finish();
     let (exit, running) = started.end(interrupts);
     let outlived = exit.and_then(|_| watch::outlived(&aggregator));
     let end = End { time, thinned: session.is_thinned(), outlived: outlived.is_some() };
     let of_types = aggregator.end(&end);
-    drop(precedence);
     if let Some(feed) = &mut feed {
         feed.end(&session, &mut aggregator, main);
     }
@@ -193,6 +201,7 @@ fn run(
     let notes = Notes { at_start, at_end };
     let mut diagnostics = diagnostics(&session, &aggregator);
     diagnostics.recording_cpu_seconds = os::own_usage().0 - given.own_cpu_seconds;
+    diagnostics.longest_pause_seconds = Some(session.longest_pause().as_secs_f64());
     diagnostics.covered = covered.map(|covered| (covered.sampled, covered.used));
     // The rings are the largest part of prof's memory and no longer needed.
     drop(session);

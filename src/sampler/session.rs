@@ -21,7 +21,7 @@ use super::permissions::{Wanted, refusal};
 use super::ring::{self, Ring};
 use super::rings::Rings;
 use super::types::{EventOwner, NeededClock, ProfileTypes};
-use super::{Event, EventSpec, Options, Target};
+use super::{Delivery, Event, EventSpec, Options, Target};
 use hotplug::Hotplug;
 use programs::KernelPrograms;
 use sys::Error;
@@ -56,6 +56,8 @@ pub struct Stats {
     pub lost_records: u64,
     /// Number of times that the kernel throttled an event.
     pub throttled: u64,
+    /// Samples lost because too many waited for analysis; included in `lost`.
+    pub not_kept: u64,
     /// Inconsistent records.
     pub damaged: u64,
 }
@@ -87,6 +89,10 @@ pub struct Session {
     hotplug: Hotplug,
     /// Time at which the rings were last read.
     drained: Instant,
+    /// Time of the end of the last wait, if any.
+    awake: Option<Instant>,
+    /// Longest time from one wait to the next.
+    longest_pause: Duration,
     /// Processes that were attached at the start.
     pub pids: Vec<i32>,
 }
@@ -159,6 +165,8 @@ impl Session {
             programs,
             hotplug: Hotplug::new(options, cpus),
             drained: Instant::now(),
+            awake: None,
+            longest_pause: Duration::ZERO,
             pids,
         })
     }
@@ -278,7 +286,8 @@ impl Session {
     /// The counters so far. Losses that both the kernel's counters and its records report count
     /// once: some records are read after [`Session::stop`].
     pub fn stats(&self) -> Stats {
-        Stats { lost: self.stats.lost.max(self.lost_by_events), ..self.stats }
+        let lost = self.stats.lost.max(self.lost_by_events) + self.stats.not_kept;
+        Stats { lost, ..self.stats }
     }
 
     /// Statistics of stacks that are longer than the kernel's copies of them.
@@ -294,6 +303,8 @@ impl Session {
     /// Waits until a ring has filled to its watermark, one of `others` is readable, a signal
     /// arrives, or `timeout_ms` have passed. Returns whether one of `others` is readable.
     pub fn wait(&mut self, others: &[i32], timeout_ms: i32) -> bool {
+        let pause = self.awake.map_or(Duration::ZERO, |awake| awake.elapsed());
+        self.longest_pause = self.longest_pause.max(pause);
         let growing = self.rings.growing_fd();
         let deep = self.attacher.deep.fd();
         let rings = self.rings.pollable();
@@ -311,6 +322,7 @@ impl Session {
             _ => timeout_ms,
         };
         os::poll(&mut fds, timeout_ms.min(most));
+        self.awake = Some(Instant::now());
         if deep.is_some() && fds[deep_at].revents != 0 {
             self.attacher.deep.set_readable();
         }
@@ -325,6 +337,17 @@ impl Session {
         fds[fds.len() - others.len()..].iter().any(|fd| fd.revents != 0)
     }
 
+    /// Longest time from one wait for the rings to the next, in which they were read once.
+    pub fn longest_pause(&self) -> Duration {
+        self.longest_pause
+    }
+
+    /// True if each ring has room for as much as it holds.
+    pub fn has_room(&self) -> bool {
+        let is_full = |ring: &Ring| ring.filled() * 2 > ring.size();
+        !self.rings.all.iter().any(is_full) && !self.attacher.deep.is_filling()
+    }
+
     /// The time (`CLOCK_MONOTONIC`, nanoseconds) before which all records of all CPUs are in their
     /// rings.
     pub fn settled(&self) -> u64 {
@@ -335,12 +358,15 @@ impl Session {
     /// [`Session::settled`], unless the events are stopped. When a ring fills faster than it is
     /// read, events are thinned: see [`Overload`].
     pub fn drain(&mut self, until: u64, mut consume: impl FnMut(Event<'_>)) {
-        self.drain_timed(until, |_, event| consume(event));
+        self.drain_timed(until, |_, event| {
+            consume(event);
+            Delivery::Taken
+        });
     }
 
     /// Like [`Session::drain`], with the time of each event (`CLOCK_MONOTONIC`, nanoseconds); 0 if
     /// unknown.
-    pub fn drain_timed(&mut self, until: u64, mut consume: impl FnMut(u64, Event<'_>)) {
+    pub fn drain_timed(&mut self, until: u64, mut consume: impl FnMut(u64, Event<'_>) -> Delivery) {
         // Before the records are read, because the first ones take longest.
         if self.is_overloaded() {
             self.thin();
@@ -360,10 +386,10 @@ impl Session {
                         event => event,
                     };
                     if filter.as_mut().is_none_or(|f| f.admits(&event)) {
-                        count(stats, &attacher.events, &event);
                         *forks += u64::from(matches!(event, Event::Other(Record::Fork { .. })));
                         let time = record::time_of(header, bytes).unwrap_or(0);
-                        deep.complete(event, |event| consume(time, event));
+                        let delivery = deep.complete(event, |event| consume(time, event));
+                        count(stats, &attacher.events, &event, delivery);
                     }
                 }
                 None => stats.damaged += 1,
@@ -451,8 +477,12 @@ impl Session {
     }
 }
 
-fn count(stats: &mut Stats, events: &[EventSpec], event: &Event<'_>) {
+fn count(stats: &mut Stats, events: &[EventSpec], event: &Event<'_>, delivery: Delivery) {
     match event {
+        Event::Sample { event, .. } if delivery == Delivery::NoRoom => {
+            stats.not_kept += u64::from(events[*event].stack);
+        }
+        Event::Other(_) if delivery == Delivery::NoRoom => stats.lost_records += 1,
         // The end of a span is not a sample of its own.
         Event::Sample { event, .. } => stats.samples += u64::from(events[*event].stack),
         Event::Other(Record::LostSamples(n)) => stats.lost += n,

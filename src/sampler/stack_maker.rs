@@ -10,6 +10,7 @@ mod kernel_code;
 mod labels;
 mod mappings;
 mod pending_stack;
+mod prepare;
 mod sleeper;
 mod stack;
 mod take_part;
@@ -23,6 +24,7 @@ pub use into_profile::Aggregated;
 use kernel_code::KernelCode;
 use labels::{Keys, LabelCache};
 pub use pending_stack::{NOT_SAMPLED, PendingStack};
+use prepare::{Prepared, Walked};
 use profile::{Builder, Column, LabelSetId, LocationId, MappingId, Truncation};
 use sys::image::State;
 use sys::record::{Record, Sample};
@@ -94,6 +96,8 @@ pub struct StackMaker {
     now: Moment,
     kernel_code: KernelCode,
     scratch: Scratch,
+    /// A stack that was unwound in advance, whose frames are in `scratch`.
+    prepared: Option<Prepared>,
     /// The last stack.
     last: PendingStack,
     /// The callers in the last stack of each slot of the unwinder, outermost first.
@@ -137,6 +141,7 @@ impl StackMaker {
             now: Moment::default(),
             kernel_code: KernelCode::default(),
             scratch: Scratch::default(),
+            prepared: None,
             last: PendingStack::default(),
             trails: Default::default(),
             last_labels: None,

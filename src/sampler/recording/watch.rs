@@ -6,6 +6,7 @@ use std::process::Child;
 use crate::sampler::Target;
 use crate::sampler::aggregator::Aggregator;
 use crate::sampler::notes::RecordingNote;
+use sys::born::BornProcesses;
 use sys::procfs;
 use sys::{ThreadId, os};
 
@@ -61,7 +62,7 @@ impl Watch {
     }
 
     /// True if the target has ended: nothing is left to sample.
-    pub fn ended(&mut self, aggregator: &Aggregator) -> bool {
+    pub fn ended(&mut self, born: &BornProcesses) -> bool {
         match self {
             Watch::Forever => false,
             Watch::Command(fds) => fds.iter().all(has_ended),
@@ -76,7 +77,7 @@ impl Watch {
                 });
                 let watched = |pid: &i32| descriptors.iter().any(|(p, _)| p == pid);
                 left.retain(|pid| watched(pid) || is_alive(*pid));
-                left.is_empty() && !aggregator.maker.table.born_alive().any(is_alive)
+                left.is_empty() && !born.alive().any(is_alive)
             }
         }
     }

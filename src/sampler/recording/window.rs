@@ -6,16 +6,19 @@ use std::time::{Duration, Instant};
 use super::live::PartFeed;
 use super::watch::Watch;
 use super::{Interrupts, Tick, Window};
-use crate::sampler::Session;
-use crate::sampler::aggregator::Aggregator;
-use crate::sampler::types::Poll;
-use sys::{Error, os, procfs};
+use crate::sampler::analysis::{Analysis, Work};
+use crate::sampler::{Event, Session, Stats};
+use sys::born::BornProcesses;
+use sys::{Error, os};
 
 /// Maximum time between two reads of the rings, in milliseconds.
 const TICK_MS: i64 = 200;
 
-/// Limit for the pages of mapped files in prof's memory, and the interval of checks.
-const MAX_FILE_BYTES: u64 = 12 << 20;
+/// Maximum time in milliseconds for which the rings are not read because the files of JIT compilers
+/// are.
+const WAIT_FOR_FILES_MS: i64 = 5;
+
+/// Interval at which the memory of mapped files is checked.
 const TRIM_EVERY: Duration = Duration::from_secs(2);
 
 /// Waits until sampling is due to start.
@@ -56,17 +59,52 @@ pub struct Observed<'a, 'b> {
     pub main: Option<i32>,
 }
 
+/// State of the files of JIT compilers, which are read before the samples of the same period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunTimeFiles {
+    /// They are to be read.
+    Unread,
+    /// The other thread reads them.
+    Requested,
+}
+
 /// A running recording: the source of samples and their destination.
 pub struct Running {
     /// The events.
     pub session: Session,
-    /// The aggregated samples.
-    pub aggregator: Aggregator,
+    /// The aggregator, and the thread that does what takes long.
+    pub analysis: Analysis,
     /// The priority of prof over other processes.
     pub precedence: os::Precedence,
+    /// Processes that started while recording.
+    pub born: BornProcesses,
+    files: RunTimeFiles,
+    /// Programs have made code at run time.
+    has_run_time_code: bool,
+    /// Time since sampling started at which periodic work is due; `None`: there is none.
+    due: Option<Duration>,
+    /// The other thread does periodic work.
+    is_polling: bool,
+    /// The last count of samples that do not belong to an event.
+    own_taken: u64,
 }
 
 impl Running {
+    /// Reads the rings of a session.
+    pub fn new(session: Session, analysis: Analysis, precedence: os::Precedence) -> Running {
+        Running {
+            session,
+            analysis,
+            precedence,
+            born: BornProcesses::default(),
+            files: RunTimeFiles::Unread,
+            has_run_time_code: false,
+            due: None,
+            is_polling: false,
+            own_taken: 0,
+        }
+    }
+
     /// Takes samples until the window closes or the target ends.
     pub fn run(
         &mut self,
@@ -86,7 +124,7 @@ impl Running {
             let elapsed = began.elapsed();
             let left = window.duration.map(|d| d.saturating_sub(elapsed));
             let closes = left.is_some_and(|l| l.is_zero()) && !self.is_busy(elapsed);
-            if closes || (check && watch.ended(&self.aggregator)) {
+            if closes || (check && watch.ended(&self.born)) {
                 return;
             }
             if check {
@@ -98,65 +136,119 @@ impl Running {
             fds.clear();
             fds.push(interrupts.fd());
             fds.extend(watch.fds());
+            if self.analysis.await_idle() {
+                fds.push(self.analysis.fd());
+            }
             let until_part = feed.as_ref().map_or(i64::MAX, |feed| feed.idle_ms());
             let tick_ms = TICK_MS.min(self.idle_ms(elapsed)).min(until_part);
             self.precedence.renew();
             check = self.session.wait(&fds, left_ms.min(tick_ms) as i32)
                 || checked.elapsed().as_millis() >= TICK_MS as u128;
+            if self.waits_for_files() {
+                continue;
+            }
             let settled = self.session.settled();
-            self.take_in(settled, false);
-            self.poll(began.elapsed());
+            self.take_in(settled);
+            self.poll(began.elapsed(), settled);
             self.session.widen_rings();
-            if let Some(feed) = feed {
-                feed.offer(&mut self.session, &mut self.aggregator, *main);
+            if let Some(feed) = feed
+                && let Some(mut aggregator) = self.analysis.if_idle()
+            {
+                feed.offer(&mut self.session, &mut aggregator, *main);
             }
             if trimmed.elapsed() > TRIM_EVERY {
                 trimmed = Instant::now();
-                if procfs::own_file_bytes().is_some_and(|n| n > MAX_FILE_BYTES) {
-                    self.aggregator.maker.table.images.drop_pages();
-                }
+                self.analysis.send(Work::Trim);
             }
-            let mut stats = self.session.stats();
-            stats.samples += self.aggregator.own_samples().taken;
-            tick(Tick { elapsed: began.elapsed(), stats });
+            tick(Tick { elapsed: began.elapsed(), stats: self.stats() });
         }
     }
 
     /// Stops everything and reads the remaining records. Returns the length of the window.
     pub fn stop(&mut self, began: Instant) -> Duration {
-        let Running { session, aggregator, .. } = self;
-        aggregator.types.iter_mut().for_each(|(_, one)| one.stop());
-        session.stop();
+        self.analysis.send(Work::Stop);
+        self.session.stop();
         let lasted = began.elapsed();
-        aggregator.types.iter_mut().for_each(|(_, one)| one.release());
-        self.take_in(u64::MAX, true);
+        self.analysis.send(Work::Release);
+        self.analysis.send(Work::RunTimeFiles);
+        self.take_in(u64::MAX);
+        self.analysis.send(Work::TakeIn { until: u64::MAX, over: true });
         lasted
     }
 
-    /// Milliseconds until a profile type has to be polled.
+    /// The counters so far.
+    fn stats(&mut self) -> Stats {
+        if let Some(aggregator) = self.analysis.if_idle() {
+            self.own_taken = aggregator.own_samples().taken;
+        }
+        let mut stats = self.session.stats();
+        stats.samples += self.own_taken;
+        stats
+    }
+
+    /// Milliseconds until a profile type has to be polled; no limit while the other thread works,
+    /// which reports its end.
     fn idle_ms(&mut self, elapsed: Duration) -> i64 {
-        let types = self.aggregator.types.iter_mut();
-        types.map(|(_, one)| one.idle_ms(elapsed)).min().unwrap_or(i64::MAX)
+        let mut until_due = i64::MAX;
+        if let Some(mut aggregator) = self.analysis.if_idle() {
+            let is_due = aggregator.is_due(self.session.is_thinned());
+            until_due = aggregator.idle_ms(elapsed).clamp(0, TICK_MS);
+            self.is_polling = false;
+            self.due = is_due.then(|| elapsed + Duration::from_millis(until_due as u64));
+        }
+        match self.files {
+            RunTimeFiles::Requested => until_due.min(WAIT_FOR_FILES_MS),
+            RunTimeFiles::Unread => until_due,
+        }
     }
 
     /// True if a profile type still has work that belongs to the window.
     fn is_busy(&self, elapsed: Duration) -> bool {
-        self.aggregator.types.iter().any(|(_, one)| one.is_busy(elapsed))
+        let idle = self.analysis.if_idle();
+        idle.map_or(self.is_polling, |aggregator| aggregator.is_busy(elapsed))
     }
 
-    fn poll(&mut self, elapsed: Duration) {
-        let thinned = self.session.is_thinned();
-        self.aggregator.poll(&Poll { elapsed, pids: &self.session.pids, thinned });
+    /// Requests periodic work that is due, of the samples before `until`.
+    fn poll(&mut self, elapsed: Duration, until: u64) {
+        if self.due.take_if(|due| elapsed >= *due).is_some() {
+            self.is_polling = true;
+            let thinned = self.session.is_thinned();
+            self.analysis.send(Work::TakeIn { until, over: false });
+            self.analysis.send(Work::Poll { elapsed, thinned });
+        }
     }
 
-    /// Reads the records before `until`, in order of time; `over`: these are the last.
-    fn take_in(&mut self, until: u64, over: bool) {
-        let Running { session, aggregator, .. } = self;
-        aggregator.maker.read_jit_files();
-        session.drain_timed(until, |time, event| {
-            aggregator.take_in(time, false);
-            aggregator.event(&event);
+    /// True if the files of JIT compilers are being read and the rings need not be read before.
+    fn waits_for_files(&mut self) -> bool {
+        match self.files {
+            RunTimeFiles::Unread => {
+                if let Some(aggregator) = self.analysis.if_idle() {
+                    self.has_run_time_code = !aggregator.maker.table.jit.is_empty();
+                }
+                if !self.has_run_time_code {
+                    return false;
+                }
+                self.analysis.send(Work::RunTimeFiles);
+                let waits = self.session.has_room();
+                if waits {
+                    self.files = RunTimeFiles::Requested;
+                }
+                waits
+            }
+            RunTimeFiles::Requested => {
+                self.files = RunTimeFiles::Unread;
+                false
+            }
+        }
+    }
+
+    /// Reads the records before `until`, in order of time.
+    fn take_in(&mut self, until: u64) {
+        let Running { session, analysis, born, .. } = self;
+        analysis.take_in(session, until, |event| {
+            if let Event::Other(record) = event {
+                born.apply(record);
+            }
         });
-        aggregator.take_in(until, over);
     }
 }

@@ -118,10 +118,13 @@ fn samples_push_out_no_records_about_processes() {
     session.stop();
     let mut starts = 0;
     let mut mappings = 0;
-    session.drain_timed(u64::MAX, |time, event| match event {
-        Event::Other(Record::Comm { exec: true, .. }) if time > full => starts += 1,
-        Event::Other(Record::Mmap(_)) if time > full => mappings += 1,
-        _ => {}
+    session.drain_timed(u64::MAX, |time, event| {
+        match event {
+            Event::Other(Record::Comm { exec: true, .. }) if time > full => starts += 1,
+            Event::Other(Record::Mmap(_)) if time > full => mappings += 1,
+            _ => {}
+        }
+        Delivery::Taken
     });
     let stats = session.stats();
     assert!(stats.lost > 0 && stats.lost_records == 0, "{stats:?}");

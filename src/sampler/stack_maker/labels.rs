@@ -68,6 +68,13 @@ impl LabelCache {
 }
 
 impl StackMaker {
+    /// True if labels of a thread were made before: no file is read for them.
+    pub(super) fn has_labels(&self, thread: ThreadId) -> bool {
+        let cached = self.label_cache.threads.get(&thread.tid);
+        let version = self.table.known_version(thread);
+        cached.is_some_and(|cached| Some(cached.version) == version)
+    }
+
     /// The labels of a thread.
     pub fn labels(&mut self, thread: ThreadId) -> LabelSetId {
         match self.last_labels {

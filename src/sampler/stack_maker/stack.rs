@@ -1,6 +1,6 @@
 //! Converts samples to the locations of their stacks.
 
-use super::{Innermost, Moment, Scratch, StackMaker};
+use super::{Innermost, Moment, Scratch, StackMaker, Walked};
 use crate::sampler::StackMethod;
 use profile::{LocationId, Truncation};
 use sys::ThreadId;
@@ -14,6 +14,15 @@ impl Scratch {
         self.chain.clear();
         sample.callchain.split(&mut self.kernel, &mut self.chain);
     }
+}
+
+/// What may be used to unwind a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Files, and analysis of their code.
+    Anything,
+    /// What is cached.
+    Cached,
 }
 
 impl StackMaker {
@@ -46,6 +55,7 @@ impl StackMaker {
         let mut scratch = std::mem::take(&mut self.scratch);
         self.begin_stack(sample);
         scratch.kernel.clear();
+        self.forget_unused();
         let end = self.user_frames(sample, 0, &[], &mut scratch.frames);
         let frames = &mut scratch.frames;
         let inner = frames.iter().take_while(|frame| skipped(frame)).count();
@@ -138,33 +148,13 @@ impl StackMaker {
         chain: &[u64],
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
-        frames.clear();
-        self.unwinder.kept = None;
-        let dumped = matches!(self.stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. });
-        if sample.pid < 0 || (chain.is_empty() && sample.user == UserStack::None) {
-            return StackEnd::Complete;
-        }
-        if let UserStack::Native { regs, .. } = sample.user
-            && !self.table.is_current(sample.pid, regs.ip, sample.kernel)
-        {
-            return StackEnd::Complete;
-        }
-        let pid = sample.pid;
-        let mut end = self.unwind(sample, chain, frames, dumped);
-        if !dumped && in_kernel + chain.len() >= self.max_chain {
-            end = StackEnd::ChainTooDeep;
-        }
-        let nowhere = |frame: &Frame| matches!(frame.place, Place::Unmapped { .. });
-        if end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere) {
-            let process = self.table.process(pid);
-            if process.unread {
-                end = StackEnd::HiddenMappings;
-                self.counts.hidden_mappings |= process.hidden;
-            } else if self.table.may_lack_mappings(pid) {
-                end = StackEnd::LostMappings;
-            }
-        }
-        if self.stacks == StackMethod::None {
+        let walked = self
+            .take_prepared(sample)
+            .or_else(|| self.walk(sample, in_kernel, chain, frames, Known::Anything))
+            .unwrap_or_default();
+        let Walked { end, is_counted, hidden } = walked;
+        self.counts.hidden_mappings |= hidden;
+        if self.stacks == StackMethod::None || !is_counted {
             return StackEnd::Complete;
         }
         self.counts.user_stacks += 1;
@@ -174,24 +164,70 @@ impl StackMaker {
         end
     }
 
+    /// Unwinds the user stack; `None` if that needs more than is `known`.
+    pub(super) fn walk(
+        &mut self,
+        sample: &Sample<'_>,
+        in_kernel: usize,
+        chain: &[u64],
+        frames: &mut Vec<Frame>,
+        known: Known,
+    ) -> Option<Walked> {
+        frames.clear();
+        self.unwinder.kept = None;
+        let dumped = matches!(self.stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. });
+        if sample.pid < 0 || (chain.is_empty() && sample.user == UserStack::None) {
+            return Some(Walked::default());
+        }
+        if let UserStack::Native { regs, .. } = sample.user
+            && !self.table.is_current(sample.pid, regs.ip, sample.kernel)
+        {
+            return Some(Walked::default());
+        }
+        let pid = sample.pid;
+        let end = self.unwind(sample, chain, frames, known)?;
+        let too_deep = !dumped && in_kernel + chain.len() >= self.max_chain;
+        let end = if too_deep { StackEnd::ChainTooDeep } else { end };
+        let mut walked = Walked { end, is_counted: true, hidden: false };
+        let nowhere = |frame: &Frame| matches!(frame.place, Place::Unmapped { .. });
+        if end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere) {
+            let process = self.table.process(pid);
+            if process.unread {
+                walked = Walked { end: StackEnd::HiddenMappings, hidden: process.hidden, ..walked };
+            } else if self.table.may_lack_mappings(pid) {
+                walked.end = StackEnd::LostMappings;
+            }
+        }
+        Some(walked)
+    }
+
     fn unwind(
         &mut self,
         sample: &Sample<'_>,
         chain: &[u64],
         frames: &mut Vec<Frame>,
-        dumped: bool,
-    ) -> StackEnd {
+        known: Known,
+    ) -> Option<StackEnd> {
         let (process, images) = self.table.split(sample.pid);
-        let pid = sample.pid;
+        let Sample { pid, tid, user, .. } = *sample;
         let regions = &process.regions;
-        match sample.user {
-            UserStack::Native { .. } => {
-                let thread = ThreadId { pid, tid: sample.tid };
-                self.unwinder.unwind(thread, regions, images, sample.user, chain, frames)
+        let thread = ThreadId { pid, tid };
+        match (user, known) {
+            (UserStack::Native { .. }, Known::Anything) => {
+                Some(self.unwinder.unwind(thread, regions, images, user, chain, frames))
             }
-            UserStack::Compat | UserStack::None => {
+            (UserStack::Native { .. }, Known::Cached) => {
+                self.unwinder.unwind_known(thread, regions, images, user, chain, frames)
+            }
+            (UserStack::Compat | UserStack::None, _) => {
+                if known == Known::Cached {
+                    images.begin_closed();
+                }
                 unwind::chain_frames(pid, regions, images, chain, frames);
-                if dumped { StackEnd::Compat } else { StackEnd::Complete }
+                let dumped =
+                    matches!(self.stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. });
+                let end = if dumped { StackEnd::Compat } else { StackEnd::Complete };
+                (!images.end_closed()).then_some(end)
             }
         }
     }

@@ -81,7 +81,7 @@ impl DeepStacks {
     }
 
     /// Delivers an event of a ring: a sample gets all of its stack.
-    pub fn complete(&mut self, event: Event<'_>, consume: impl FnOnce(Event<'_>)) {
+    pub fn complete<T>(&mut self, event: Event<'_>, consume: impl FnOnce(Event<'_>) -> T) -> T {
         self.refresh();
         let Some(deep) = &mut self.deep else { return consume(event) };
         match event {
@@ -94,7 +94,7 @@ impl DeepStacks {
                     }
                     other => other,
                 };
-                consume(Event::Sample { event, weight, sample: Sample { user, ..sample } });
+                consume(Event::Sample { event, weight, sample: Sample { user, ..sample } })
             }
             other => consume(other),
         }

@@ -1,0 +1,320 @@
+//! The second thread of a recording, which has an ordinary priority. The thread that reads the
+//! rings handles what needs nothing but cached results; all else, and what follows it, is kept and
+//! handed over: what reads a file of another program, analyses code, or waits. So the rings are
+//! read in time whatever a target maps, and events are handled in the order in which they came.
+
+mod blocks;
+mod kept;
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::aggregator::Aggregator;
+use super::types::Poll;
+use super::{Delivery, Event, Session};
+use blocks::StackBlocks;
+use kept::KeptEvent;
+use sys::procfs;
+use sys::record::Record;
+
+/// Most bytes of samples that wait, and of samples and records together: processes without records
+/// about them cannot be attributed.
+const MAX_SAMPLES: usize = 24 << 20;
+const MAX_EVENTS: usize = 28 << 20;
+
+/// Limit for the pages of mapped files in prof's memory.
+const MAX_FILE_BYTES: u64 = 12 << 20;
+
+/// Time of one piece of work after which that limit is checked.
+const LONG: Duration = Duration::from_millis(20);
+
+/// A piece of work.
+#[derive(Debug)]
+pub enum Work {
+    /// An event, recorded at this time (`CLOCK_MONOTONIC`, nanoseconds).
+    Event(u64, KeptEvent),
+    /// See [`Aggregator::take_in`].
+    TakeIn {
+        /// `CLOCK_MONOTONIC`, nanoseconds.
+        until: u64,
+        /// These are the last samples.
+        over: bool,
+    },
+    /// Reads the files of JIT compilers.
+    RunTimeFiles,
+    /// See [`Aggregator::poll`].
+    Poll {
+        /// Time since sampling started.
+        elapsed: Duration,
+        /// Events were thinned.
+        thinned: bool,
+    },
+    /// Releases pages of files, if they take much memory.
+    Trim,
+    /// The profile types stop their own samples.
+    Stop,
+    /// The profile types release the target.
+    Release,
+}
+
+/// What both threads access.
+struct Shared {
+    aggregator: Mutex<Aggregator>,
+    /// Pieces of work that are not done.
+    pending: AtomicUsize,
+    /// The other thread is to be told when none is left.
+    is_awaited: AtomicBool,
+    /// Tells it.
+    idle: OwnedFd,
+}
+
+impl Shared {
+    /// The aggregator, if no work is pending: the second thread does not touch it then.
+    fn if_idle(&self) -> Option<Idle<'_>> {
+        // Acquire: what the second thread has done is seen.
+        let is_idle = self.pending.load(Ordering::Acquire) == 0;
+        is_idle.then(|| self.aggregator.try_lock().ok()).flatten().map(Idle)
+    }
+}
+
+/// The aggregator while the second thread has nothing to do.
+pub struct Idle<'a>(MutexGuard<'a, Aggregator>);
+
+impl Deref for Idle<'_> {
+    type Target = Aggregator;
+
+    fn deref(&self) -> &Aggregator {
+        &self.0
+    }
+}
+
+impl DerefMut for Idle<'_> {
+    fn deref_mut(&mut self) -> &mut Aggregator {
+        &mut self.0
+    }
+}
+
+/// What the thread gets when the recording begins.
+struct Beginning {
+    shared: Arc<Shared>,
+    pids: Vec<i32>,
+    work: Receiver<Work>,
+}
+
+/// The thread before the recording begins.
+pub struct AnalysisThread {
+    begin: Sender<Beginning>,
+    idle: OwnedFd,
+    thread: JoinHandle<()>,
+}
+
+impl AnalysisThread {
+    /// Starts the thread, with the priority of the calling thread. To be called before the rings
+    /// are mapped.
+    ///
+    /// # Errors
+    ///
+    /// This user may start no more threads, or open no more files.
+    pub fn start() -> io::Result<AnalysisThread> {
+        let (begin, beginning) = mpsc::channel();
+        let idle = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let run = move || {
+            // Nothing is recorded if the other end is closed.
+            if let Ok(beginning) = beginning.recv() {
+                run(&beginning);
+            }
+        };
+        let thread = std::thread::Builder::new().name("analysis".to_owned()).spawn(run)?;
+        Ok(AnalysisThread { begin, idle, thread })
+    }
+
+    /// Hands over the aggregator. `pids`: the processes found at the start.
+    pub fn begin(self, aggregator: Aggregator, pids: Vec<i32>) -> Analysis {
+        let AnalysisThread { begin, idle, thread } = self;
+        let (work, receiver) = mpsc::channel();
+        let has_own_samples = aggregator.has_own_samples();
+        let shared = Arc::new(Shared {
+            aggregator: Mutex::new(aggregator),
+            pending: AtomicUsize::new(0),
+            is_awaited: AtomicBool::new(false),
+            idle,
+        });
+        // It waits for this and cannot have ended.
+        let _ = begin.send(Beginning { shared: shared.clone(), pids, work: receiver });
+        let waiting =
+            Waiting { work, shared, blocks: StackBlocks::default(), told: Told::default() };
+        Analysis { waiting, thread, has_own_samples }
+    }
+}
+
+/// The thread while the recording goes on, and the events that wait for it.
+pub struct Analysis {
+    waiting: Waiting,
+    thread: JoinHandle<()>,
+    has_own_samples: bool,
+}
+
+impl Analysis {
+    /// The aggregator, if no work is pending.
+    pub fn if_idle(&self) -> Option<Idle<'_>> {
+        self.waiting.shared.if_idle()
+    }
+
+    /// Hands over a piece of work.
+    pub fn send(&mut self, work: Work) {
+        self.waiting.send(work);
+    }
+
+    /// Becomes readable when no work is left, after [`Analysis::await_idle`].
+    pub fn fd(&self) -> RawFd {
+        self.waiting.shared.idle.as_raw_fd()
+    }
+
+    /// To be called before a wait for [`Analysis::fd`]. Returns false if no work is pending.
+    pub fn await_idle(&self) -> bool {
+        let shared = &self.waiting.shared;
+        let _ = rustix::io::read(&shared.idle, &mut [0; 8]);
+        shared.is_awaited.store(true, Ordering::SeqCst);
+        // The thread looks at the flag after the last piece of work.
+        shared.pending.load(Ordering::SeqCst) > 0
+    }
+
+    /// Delivers the events before `until`, in order of time.
+    pub fn take_in(
+        &mut self,
+        session: &mut Session,
+        until: u64,
+        mut observe: impl FnMut(&Event<'_>),
+    ) {
+        let Analysis { waiting, has_own_samples, .. } = self;
+        let shared = waiting.shared.clone();
+        let mut direct = shared.if_idle();
+        session.drain_timed(until, |time, event| {
+            observe(&event);
+            if !*has_own_samples {
+                direct = direct.take().or_else(|| shared.if_idle());
+                if let Some(aggregator) = &mut direct
+                    && aggregator.is_quick(&event)
+                {
+                    aggregator.event(&event);
+                    return Delivery::Taken;
+                }
+            }
+            direct = None;
+            waiting.keep(time, &event)
+        });
+    }
+
+    /// Waits until all work is done, and returns the aggregator.
+    pub fn finish(self) -> Aggregator {
+        let Analysis { waiting: Waiting { work, shared, .. }, thread, .. } = self;
+        drop(work);
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+        let shared = Arc::into_inner(shared).expect("the thread has ended");
+        shared.aggregator.into_inner().expect("the thread did not panic")
+    }
+}
+
+/// Losses that the aggregator was told of, until something is kept again.
+#[derive(Debug, Default)]
+struct Told {
+    samples: bool,
+    records: bool,
+}
+
+/// Events that wait for the thread.
+struct Waiting {
+    work: Sender<Work>,
+    shared: Arc<Shared>,
+    blocks: StackBlocks,
+    told: Told,
+}
+
+impl Waiting {
+    fn send(&mut self, work: Work) {
+        self.shared.pending.fetch_add(1, Ordering::SeqCst);
+        // If the thread has panicked, `finish` passes that on.
+        let _ = self.work.send(work);
+    }
+
+    /// Keeps an event, if there is room.
+    fn keep(&mut self, time: u64, event: &Event<'_>) -> Delivery {
+        let is_sample = matches!(event, Event::Sample { .. });
+        if !self.has_room(if is_sample { MAX_SAMPLES } else { MAX_EVENTS }) {
+            let told = if is_sample { &mut self.told.samples } else { &mut self.told.records };
+            if !std::mem::replace(told, true) {
+                let lost = if is_sample { Record::LostSamples(1) } else { Record::Lost(1) };
+                let kept = KeptEvent::new(&Event::Other(lost), &mut self.blocks);
+                self.send(Work::Event(time, kept));
+            }
+            return Delivery::NoRoom;
+        }
+        self.told = Told::default();
+        let kept = KeptEvent::new(event, &mut self.blocks);
+        self.send(Work::Event(time, kept));
+        Delivery::Taken
+    }
+
+    fn has_room(&mut self, limit: usize) -> bool {
+        let held = |waiting: &Waiting| waiting.blocks.held().load(Ordering::Relaxed);
+        if held(self) >= limit {
+            // Blocks for comparison count, too.
+            self.blocks.clear();
+        }
+        held(self) < limit
+    }
+}
+
+/// Does the work of a recording.
+fn run(Beginning { shared, pids, work }: &Beginning) {
+    let mut memory = Vec::new();
+    while let Ok(work) = work.recv() {
+        let began = Instant::now();
+        {
+            let mut aggregator = shared.aggregator.lock().unwrap_or_else(|e| e.into_inner());
+            work.run(&mut aggregator, pids, &mut memory);
+            if began.elapsed() > LONG {
+                trim(&aggregator);
+            }
+        }
+        if shared.pending.fetch_sub(1, Ordering::SeqCst) == 1
+            && shared.is_awaited.swap(false, Ordering::SeqCst)
+        {
+            // It cannot fail: the counter is far from its limit.
+            let _ = rustix::io::write(&shared.idle, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Work {
+    fn run(self, aggregator: &mut Aggregator, pids: &[i32], memory: &mut Vec<u8>) {
+        match self {
+            Work::Event(time, event) => event.restore(memory, |event| {
+                aggregator.take_in(time, false);
+                aggregator.event(event);
+            }),
+            Work::TakeIn { until, over } => aggregator.take_in(until, over),
+            Work::RunTimeFiles => aggregator.maker.read_jit_files(),
+            Work::Poll { elapsed, thinned } => aggregator.poll(&Poll { elapsed, pids, thinned }),
+            Work::Trim => trim(aggregator),
+            Work::Stop => aggregator.types.iter_mut().for_each(|(_, one)| one.stop()),
+            Work::Release => aggregator.types.iter_mut().for_each(|(_, one)| one.release()),
+        }
+    }
+}
+
+fn trim(aggregator: &Aggregator) {
+    if procfs::own_file_bytes().is_some_and(|bytes| bytes > MAX_FILE_BYTES) {
+        aggregator.maker.table.images.drop_pages();
+    }
+}

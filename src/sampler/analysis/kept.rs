@@ -1,0 +1,298 @@
+//! Events that are kept as they were recorded, until the analysis thread takes them.
+
+use super::blocks::{HeldMemory, KeptBytes, StackBlocks};
+use crate::sampler::Event;
+use sys::record::{
+    AllRegs, Callchain, Chunk, FileId, GroupCounts, Mmap, Record, Regs, Rest, Sample, UserStack,
+};
+
+/// An event with its own memory.
+#[derive(Debug)]
+pub enum KeptEvent {
+    /// A sample.
+    Sample(Box<KeptSample>),
+    /// Another record.
+    Record(KeptRecord),
+}
+
+impl KeptEvent {
+    /// Keeps an event.
+    pub fn new(event: &Event<'_>, blocks: &mut StackBlocks) -> KeptEvent {
+        match event {
+            Event::Sample { event, weight, sample } => {
+                KeptEvent::Sample(Box::new(KeptSample::new(*event, *weight, sample, blocks)))
+            }
+            Event::Other(record) => KeptEvent::Record(KeptRecord::new(record, blocks)),
+        }
+    }
+
+    /// Passes on the event.
+    pub fn restore(&self, memory: &mut Vec<u8>, consume: impl FnOnce(&Event<'_>)) {
+        match self {
+            KeptEvent::Sample(kept) => kept.restore(memory, consume),
+            KeptEvent::Record(kept) => consume(&Event::Other(kept.restore())),
+        }
+    }
+}
+
+/// A sample of event number `event`.
+#[derive(Debug)]
+pub struct KeptSample {
+    event: usize,
+    weight: u64,
+    /// The sample without what it borrows.
+    plain: Sample<'static>,
+    /// The call chain, the group's counts and the fields of a tracepoint.
+    parts: Box<[u8]>,
+    /// Lengths of the first two parts.
+    callchain: usize,
+    group: usize,
+    user: KeptUser,
+    _held: HeldMemory,
+}
+
+/// The user stack of a sample.
+#[derive(Debug)]
+enum KeptUser {
+    None,
+    Compat,
+    Native(KeptStack),
+}
+
+/// A copy of a stack.
+#[derive(Debug)]
+struct KeptStack {
+    regs: Regs,
+    all: Box<[u8]>,
+    full: bool,
+    copy: KeptBytes,
+    /// Address of the first chunk beyond the kernel's copy.
+    rest: u64,
+    /// Those chunks, with their holes.
+    chunks: Vec<(KeptBytes, u8)>,
+}
+
+impl KeptSample {
+    fn new(event: usize, weight: u64, sample: &Sample<'_>, blocks: &mut StackBlocks) -> KeptSample {
+        let Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user } =
+            *sample;
+        let parts = [callchain.bytes(), group.bytes(), raw].concat().into_boxed_slice();
+        let held = HeldMemory::new(blocks.held(), size_of::<KeptSample>() + parts.len());
+        let user = match user {
+            UserStack::None => KeptUser::None,
+            UserStack::Compat => KeptUser::Compat,
+            UserStack::Native { regs, all, bytes, full, rest } => {
+                let copy = blocks.keep(tid, regs.sp, bytes);
+                let at = |i: usize| rest.from().wrapping_add((i * sys::record::CHUNK) as u64);
+                let chunks = rest.chunks().iter().enumerate();
+                let chunks = chunks.map(|(i, c)| (blocks.keep(tid, at(i), c.bytes()), c.holes()));
+                let chunks = chunks.collect();
+                let all = all.bytes().into();
+                KeptUser::Native(KeptStack { regs, all, full, copy, rest: rest.from(), chunks })
+            }
+        };
+        let (callchain, group) = (callchain.bytes().len(), group.bytes().len());
+        let plain = Sample {
+            id,
+            ip,
+            pid,
+            tid,
+            time,
+            period,
+            group: GroupCounts::default(),
+            kernel,
+            callchain: Callchain::default(),
+            raw: &[],
+            user: UserStack::None,
+        };
+        KeptSample { event, weight, plain, parts, callchain, group, user, _held: held }
+    }
+
+    fn restore(&self, memory: &mut Vec<u8>, consume: impl FnOnce(&Event<'_>)) {
+        let (callchain, rest) = self.parts.split_at(self.callchain);
+        let (group, raw) = rest.split_at(self.group);
+        memory.clear();
+        let mut lengths = Vec::new();
+        if let KeptUser::Native(stack) = &self.user {
+            lengths.push(stack.copy.append_to(memory));
+            lengths.extend(stack.chunks.iter().map(|(bytes, _)| bytes.append_to(memory)));
+        }
+        let mut left = &memory[..];
+        let mut parts = lengths.into_iter().map(|length| {
+            let (part, behind) = left.split_at(length);
+            left = behind;
+            part
+        });
+        let copy = parts.next().unwrap_or_default();
+        let mut chunks = Vec::new();
+        let user = match &self.user {
+            KeptUser::None => UserStack::None,
+            KeptUser::Compat => UserStack::Compat,
+            KeptUser::Native(stack) => {
+                let holes = stack.chunks.iter().map(|&(_, holes)| holes);
+                chunks.extend(parts.zip(holes).map(|(bytes, holes)| Chunk::new(bytes, holes)));
+                UserStack::Native {
+                    regs: stack.regs,
+                    all: AllRegs::new(&stack.all),
+                    bytes: copy,
+                    full: stack.full,
+                    rest: Rest::new(stack.rest, &chunks),
+                }
+            }
+        };
+        let sample = Sample {
+            group: GroupCounts::new(group),
+            callchain: Callchain::new(callchain),
+            raw,
+            user,
+            ..self.plain
+        };
+        consume(&Event::Sample { event: self.event, weight: self.weight, sample });
+    }
+}
+
+/// A record that is not a sample.
+#[derive(Debug)]
+pub struct KeptRecord {
+    kind: KeptKind,
+    /// The name or path, and the build ID.
+    text: Box<[u8]>,
+    build_id: Option<Box<[u8]>>,
+    _held: HeldMemory,
+}
+
+/// The record without its texts.
+#[derive(Debug)]
+enum KeptKind {
+    Mmap { pid: i32, tid: i32, start: u64, len: u64, offset: u64, prot: u32, file: FileId },
+    Comm { pid: i32, tid: i32, exec: bool },
+    Ksymbol { start: u64, len: u64, gone: bool },
+    Plain(Record<'static>),
+}
+
+impl KeptRecord {
+    fn new(record: &Record<'_>, blocks: &StackBlocks) -> KeptRecord {
+        let mut build_id = None;
+        let (kind, text): (_, &[u8]) = match *record {
+            Record::Mmap(m) => {
+                let Mmap { pid, tid, start, len, offset, prot, file, .. } = m;
+                build_id = m.build_id.map(Box::from);
+                (KeptKind::Mmap { pid, tid, start, len, offset, prot, file }, m.path)
+            }
+            Record::Comm { pid, tid, exec, name } => (KeptKind::Comm { pid, tid, exec }, name),
+            Record::Ksymbol { start, len, gone, name } => {
+                (KeptKind::Ksymbol { start, len, gone }, name)
+            }
+            Record::Fork { pid, parent, tid, parent_tid, time } => {
+                (KeptKind::Plain(Record::Fork { pid, parent, tid, parent_tid, time }), &[])
+            }
+            Record::Exit { pid, tid, time } => {
+                (KeptKind::Plain(Record::Exit { pid, tid, time }), &[])
+            }
+            Record::Switch { pid, tid, time, out, preempted } => {
+                (KeptKind::Plain(Record::Switch { pid, tid, time, out, preempted }), &[])
+            }
+            Record::Lost(n) => (KeptKind::Plain(Record::Lost(n)), &[]),
+            Record::LostSamples(n) => (KeptKind::Plain(Record::LostSamples(n)), &[]),
+            Record::Throttle => (KeptKind::Plain(Record::Throttle), &[]),
+            // Samples are events of their own.
+            Record::Sample(_) | Record::Other => (KeptKind::Plain(Record::Other), &[]),
+        };
+        let text: Box<[u8]> = text.into();
+        let held = HeldMemory::new(blocks.held(), size_of::<KeptRecord>() + text.len());
+        KeptRecord { kind, text, build_id, _held: held }
+    }
+
+    fn restore(&self) -> Record<'_> {
+        let text = &self.text;
+        match self.kind {
+            KeptKind::Mmap { pid, tid, start, len, offset, prot, file } => {
+                let build_id = self.build_id.as_deref();
+                let path = text;
+                Record::Mmap(Mmap { pid, tid, start, len, offset, prot, build_id, file, path })
+            }
+            KeptKind::Comm { pid, tid, exec } => Record::Comm { pid, tid, exec, name: text },
+            KeptKind::Ksymbol { start, len, gone } => {
+                Record::Ksymbol { start, len, gone, name: text }
+            }
+            KeptKind::Plain(record) => record,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is restored of an event.
+    fn kept(event: Event<'_>, blocks: &mut StackBlocks) {
+        let kept = KeptEvent::new(&event, blocks);
+        let mut calls = 0;
+        kept.restore(&mut vec![1, 2, 3], |restored| {
+            assert_eq!(*restored, event);
+            calls += 1;
+        });
+        assert_eq!(calls, 1);
+    }
+
+    #[test]
+    fn an_event_is_restored_as_it_was() {
+        let mut blocks = StackBlocks::default();
+        let bytes: Vec<u8> = (0..70_000).map(|i: u32| (i / 3) as u8).collect();
+        let all = [5; sys::arch::REGISTERS * 8];
+        let chunks = [Chunk::new(&bytes[..32 << 10], 0b101), Chunk::new(&bytes[..999], 0)];
+        for rest in [Rest::default(), Rest::new(0x7000, &chunks)] {
+            let user = UserStack::Native {
+                regs: Regs { ip: 1, sp: 0x7318, bp: 3 },
+                all: AllRegs::new(&all),
+                bytes: &bytes[..40_001],
+                full: true,
+                rest,
+            };
+            for user in [user, UserStack::None, UserStack::Compat] {
+                let sample = Sample {
+                    id: 1,
+                    ip: 2,
+                    pid: 3,
+                    tid: 4,
+                    time: 5,
+                    period: Some(6),
+                    group: GroupCounts::new(&bytes[..48]),
+                    kernel: true,
+                    callchain: Callchain::new(&bytes[..64]),
+                    raw: &bytes[..11],
+                    user,
+                };
+                kept(Event::Sample { event: 7, weight: 8, sample }, &mut blocks);
+            }
+        }
+        let mmap = |build_id| Mmap {
+            pid: 1,
+            tid: 2,
+            start: 3,
+            len: 4,
+            offset: 5,
+            prot: 6,
+            build_id,
+            file: FileId { device: 7, inode: 8 },
+            path: b"/lib/x",
+        };
+        for record in [
+            Record::Mmap(mmap(None)),
+            Record::Mmap(mmap(Some(b"id"))),
+            Record::Comm { pid: 1, tid: 2, exec: true, name: b"name" },
+            Record::Ksymbol { start: 1, len: 2, gone: true, name: b"bpf" },
+            Record::Fork { pid: 1, parent: 2, tid: 3, parent_tid: 4, time: 5 },
+            Record::Exit { pid: 1, tid: 2, time: 3 },
+            Record::Switch { pid: 1, tid: 2, time: 3, out: true, preempted: false },
+            Record::Lost(1),
+            Record::LostSamples(2),
+            Record::Throttle,
+            Record::Other,
+        ] {
+            kept(Event::Other(record), &mut blocks);
+        }
+        blocks.clear();
+        assert_eq!(blocks.held().load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
+}
