@@ -359,6 +359,12 @@ impl Unwinder {
         (!lacking).then_some(end)
     }
 
+    /// Images with code without unwind information, some of which was not analysed because that
+    /// took too long: their stacks are truncated there.
+    pub fn over_budget(&self) -> impl Iterator<Item = u32> {
+        self.rules.over_budget()
+    }
+
     /// Number of rules that were found in the cache, and that were looked up in the tables.
     pub fn rule_lookups(&self) -> (u64, u64) {
         (self.rules.hits, self.rules.misses)

@@ -151,6 +151,11 @@ impl RuleCache {
         found
     }
 
+    /// Images whose code was not analysed because that took too long.
+    pub fn over_budget(&self) -> impl Iterator<Item = u32> {
+        self.code.over_budget()
+    }
+
     /// The rule of an address in an image, or of the call before it.
     pub(super) fn rule(&mut self, module: &ModuleUnwinder, at: CodeAddress) -> Rule {
         // The byte before a return address is no instruction's first: the two never share a rule.
@@ -339,12 +344,26 @@ impl ModuleUnwinder {
         File { image: self.image, text, functions, entry: self.entry }
     }
 
+    /// The machine code, for an analysis; `None` if those of this image have taken too long.
+    fn analysable(&self, cache: &mut RuleCache) -> Option<File<'_>> {
+        if self.functions.get().is_some() {
+            return Some(self.code());
+        }
+        let file = cache.code.allows(self.image).then(|| self.code())?;
+        cache.code.count_functions(file);
+        Some(file)
+    }
+
     /// The frame of code without unwind information, from its instructions.
     pub fn frame(&self, cache: &mut RuleCache, at: CodeAddress) -> Option<CodeFrame> {
         if let Some(known) = cache.code.known_frame(self.image, at) {
             return known;
         }
-        if cache.lacks() { None } else { cache.code.frame(self.code(), at) }
+        if cache.lacks() {
+            return None;
+        }
+        let file = self.analysable(cache)?;
+        cache.code.frame(file, at)
     }
 
     /// Location of the saved stack pointer of the code at an address, which moves its stack pointer.
@@ -356,7 +375,8 @@ impl ModuleUnwinder {
             return None;
         }
         let start = self.tables.start(address)?;
-        cache.code.moved(self.code(), start, address)
+        let file = self.analysable(cache)?;
+        cache.code.moved(file, start, address)
     }
 
     /// Return address of the call that frame pointers skip.
@@ -368,7 +388,8 @@ impl ModuleUnwinder {
             return None;
         }
         let are_one = |a, b| self.tables.are_one(a, b);
-        cache.code.between(self.code(), between, are_one).map(FileAddress)
+        let file = self.analysable(cache)?;
+        cache.code.between(file, between, are_one).map(FileAddress)
     }
 
     /// True if the code is Go's, without a frame or frame pointer: it has switched to another
@@ -394,7 +415,8 @@ impl ModuleUnwinder {
             return Leads::Elsewhere;
         }
         let are_one = |a, b| self.tables.are_one(a, b);
-        cache.code.leads(self.code(), address.0, to, are_one)
+        let Some(file) = self.analysable(cache) else { return Leads::Somewhere };
+        cache.code.leads(file, address.0, to, are_one)
     }
 
     /// True if a frame pointer leads from the code at an address to its caller, by its unwind

@@ -219,23 +219,36 @@ pub struct CodeCache {}
 
 impl CodeCache {
     /// Result of [`CodeCache::frame`], which reads nothing.
-    pub fn known_frame(&self, _image: u32, _at: CodeAddress) -> Option<Option<CodeFrame>> {
+    pub fn known_frame(&mut self, _image: u32, _at: CodeAddress) -> Option<Option<CodeFrame>> {
         Some(None)
     }
 
     /// Result of [`CodeCache::moved`], which reads nothing.
-    pub fn known_moved(&self, _image: u32, _address: u64) -> Option<Option<Moved>> {
+    pub fn known_moved(&mut self, _image: u32, _address: u64) -> Option<Option<Moved>> {
         Some(None)
     }
 
     /// Result of [`CodeCache::between`], which reads nothing.
-    pub fn known_between(&self, _image: u32, _between: Between) -> Option<Option<u64>> {
+    pub fn known_between(&mut self, _image: u32, _between: Between) -> Option<Option<u64>> {
         Some(None)
     }
 
     /// Cached result of [`CodeCache::leads`]: there is none.
-    pub fn known_leads(&self, _image: u32, _address: u64, _to: Option<u64>) -> Option<Leads> {
+    pub fn known_leads(&mut self, _image: u32, _address: u64, _to: Option<u64>) -> Option<Leads> {
         None
+    }
+
+    /// True if an image may be read and analysed: nothing takes long.
+    pub fn allows(&mut self, _image: u32) -> bool {
+        true
+    }
+
+    /// Counts the search for the functions of a file.
+    pub fn count_functions(&mut self, _file: File<'_>) {}
+
+    /// Images whose analysis was refused because it took too long: none.
+    pub fn over_budget(&self) -> impl Iterator<Item = u32> {
+        std::iter::empty()
     }
 
     /// Frame of the code at an address, or of the call before it: not yet.

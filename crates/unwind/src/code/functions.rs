@@ -26,6 +26,8 @@ pub struct Functions {
     ends: Vec<u64>,
     /// The file contains Haskell functions.
     is_haskell: bool,
+    /// Number of steps that the search took.
+    steps: usize,
 }
 
 /// Start of the function that contains an address.
@@ -56,6 +58,11 @@ impl Functions {
             list.dedup();
         }
         functions
+    }
+
+    /// Number of steps that the search took, in the unit of the analysis.
+    pub fn steps(&self) -> usize {
+        self.steps
     }
 
     /// True if functions need not be called: GHC's jump to each other, with a stack of their own;

@@ -10,6 +10,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
 use crate::code::CallTarget;
 
 mod between;
+mod budget;
 mod cache;
 mod delivery;
 mod effect;
@@ -17,6 +18,8 @@ mod flow;
 mod frame;
 mod graph;
 mod moved;
+mod onward;
+mod recent;
 
 pub use cache::CodeCache;
 pub use delivery::{DeliveryContexts, contexts, delivers};

@@ -1,13 +1,14 @@
 //! Cached results of code analysis, for all images.
 
-use rustc_hash::FxHashMap;
-
 use super::between;
+use super::budget::Budget;
 use super::call_before;
 use super::flow::{Flow, FlowState};
 use super::frame::{self, CodeFrame};
-use super::graph::Graph;
+use super::graph::{Extent, Graph};
 use super::moved::Moved;
+use super::onward::{Onward, Paths};
+use super::recent::Recent;
 use crate::CodeAddress;
 use crate::code::{Between, CallTarget, File, FunctionStart, Leads, Proof};
 use sys::FileAddress;
@@ -15,100 +16,176 @@ use sys::FileAddress;
 /// Most instructions of a function that are analysed.
 const MAX_INSTRUCTIONS: usize = 1 << 16;
 
+/// Most instructions that only addresses within a function lead to, by a jump table for example.
+const MAX_WITHIN: usize = 1 << 14;
+
+/// Most analyses of a function from addresses within it that may take too long.
+const MAX_FAILURES: u8 = 4;
+
 /// Most instructions that are followed from a call's target.
 const MAX_LED: usize = 1 << 12;
 
 /// Most cached frames and calls; one takes 80 bytes.
 const MAX_FRAMES: usize = 1 << 15;
 
-/// Most instructions of all cached functions; one takes 80 bytes.
-const MAX_HELD: usize = 1 << 18;
+/// Largest size of all cached functions, in bytes.
+const MAX_HELD: usize = 24 << 20;
 
-/// Instructions that may be analysed, at first and at most: some seconds' worth.
-const BUDGET: i64 = 1 << 24;
-
-/// Budget that each frame adds, so that hostile code costs no more than other code.
-const REFILL: i64 = 256;
+/// Most instructions that cached calls lead to; one takes 80 bytes.
+const MAX_LED_HELD: usize = 1 << 16;
 
 /// Longest call instruction, in bytes.
 pub(super) const LONGEST: u64 = 8;
 
-/// A function's instructions, and the state at each.
+/// A function's instructions, the state at each, and the paths from each to its returns.
+#[derive(Default)]
 struct Analysed {
     graph: Graph,
     flow: Flow,
+    paths: Paths,
+    /// Number of instructions that its beginning leads to.
+    main: u32,
+    /// Number of analyses that took too long.
+    failures: u8,
+    /// Nothing can be added.
+    is_full: bool,
+}
+
+impl Analysed {
+    /// Its size in bytes, roughly.
+    fn size(&self) -> usize {
+        let (states, words) = self.flow.size();
+        256 + self.graph.nodes.len() * 88 + states * 288 + words * 24 + self.paths.size() * 112
+    }
+
+    /// Number of steps that its analysis took so far.
+    fn steps(&self) -> usize {
+        self.graph.nodes.len() + (self.flow.steps + self.paths.steps) / 4
+    }
+
+    /// The call that returns to an address, on a path from the beginning.
+    fn call_before(&self, address: u64) -> Option<u32> {
+        self.graph.call_before(address).filter(|&call| call < self.main)
+    }
+}
+
+/// An address whose frame is derived.
+struct Asked {
+    at: CodeAddress,
+    /// Beginning of its function, if there is one, from a symbol if it `is_known`.
+    begin: Option<u64>,
+    is_known: bool,
+}
+
+/// Key of an analysed function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    image: u32,
+    begin: Option<u64>,
+    /// Only from addresses within it.
+    is_within: bool,
 }
 
 /// Cached results.
 pub struct CodeCache {
-    frames: FxHashMap<(u32, CodeAddress), Option<CodeFrame>>,
-    leads: FxHashMap<(u32, u64, Option<u64>), Leads>,
-    moved: FxHashMap<(u32, u64), Option<Moved>>,
-    between: FxHashMap<(u32, Between), Option<u64>>,
-    functions: FxHashMap<(u32, u64), Analysed>,
+    frames: Recent<(u32, CodeAddress), Option<CodeFrame>>,
+    leads: Recent<(u32, u64, Option<u64>), Leads>,
+    moved: Recent<(u32, u64), Option<Moved>>,
+    between: Recent<(u32, Between), Option<u64>>,
+    functions: Recent<Key, Analysed>,
+    /// Instructions that calls lead to.
+    led: Recent<(u32, u64), Graph>,
     /// Functions by address, true if they never return.
-    last: FxHashMap<(u32, u64), bool>,
-    held: usize,
-    budget: i64,
+    last: Recent<(u32, u64), bool>,
+    budget: Budget,
 }
 
 impl Default for CodeCache {
     fn default() -> Self {
-        let (frames, leads, moved, between) = Default::default();
-        let (functions, last) = Default::default();
-        CodeCache { frames, leads, moved, between, functions, last, held: 0, budget: BUDGET }
+        CodeCache {
+            frames: Recent::new(MAX_FRAMES),
+            leads: Recent::new(MAX_FRAMES),
+            moved: Recent::new(MAX_FRAMES),
+            between: Recent::new(MAX_FRAMES),
+            functions: Recent::new(MAX_HELD),
+            led: Recent::new(MAX_LED_HELD),
+            last: Recent::new(MAX_FRAMES),
+            budget: Budget::default(),
+        }
     }
 }
 
 impl CodeCache {
-    /// A cache with another budget.
+    /// A cache with another budget for each image.
     #[cfg(test)]
     pub fn with_budget(budget: i64) -> CodeCache {
-        CodeCache { budget, ..CodeCache::default() }
+        CodeCache { budget: Budget::new(budget), ..CodeCache::default() }
     }
 
-    /// Remaining budget, in instructions.
+    /// Number of steps that all analyses took.
     #[cfg(test)]
-    pub fn budget(&self) -> i64 {
-        self.budget
+    pub fn spent(&self) -> u64 {
+        self.budget.spent
     }
 
-    /// Cached result of [`CodeCache::frame`].
-    pub fn known_frame(&self, image: u32, at: CodeAddress) -> Option<Option<CodeFrame>> {
-        self.frames.get(&(image, at)).copied()
+    /// Images whose analysis was refused because it took too long.
+    pub fn over_budget(&self) -> impl Iterator<Item = u32> {
+        self.budget.over()
     }
 
-    /// Cached result of [`CodeCache::moved`].
-    pub fn known_moved(&self, image: u32, address: u64) -> Option<Option<Moved>> {
-        self.moved.get(&(image, address)).copied()
+    /// True if an image may be read and analysed; otherwise that took too long.
+    pub fn allows(&mut self, image: u32) -> bool {
+        self.budget.refill(image);
+        self.budget.allows(image)
     }
 
-    /// Cached result of [`CodeCache::between`].
-    pub fn known_between(&self, image: u32, between: Between) -> Option<Option<u64>> {
-        self.between.get(&(image, between)).copied()
+    /// Counts the search for the functions of a file.
+    pub fn count_functions(&mut self, file: File<'_>) {
+        self.spend(file, file.functions.steps());
     }
 
-    /// Cached result of [`CodeCache::leads`].
-    pub fn known_leads(&self, image: u32, address: u64, to: Option<u64>) -> Option<Leads> {
-        self.leads.get(&(image, address, to)).copied()
+    /// The result of [`CodeCache::frame`], if it is cached or refused.
+    pub fn known_frame(&mut self, image: u32, at: CodeAddress) -> Option<Option<CodeFrame>> {
+        self.budget.refill(image);
+        let cached = self.frames.copied(&(image, at));
+        cached.or_else(|| self.refusal(image, None))
+    }
+
+    /// The result of [`CodeCache::moved`], if it is cached or refused.
+    pub fn known_moved(&mut self, image: u32, address: u64) -> Option<Option<Moved>> {
+        let cached = self.moved.copied(&(image, address));
+        cached.or_else(|| self.refusal(image, None))
+    }
+
+    /// The result of [`CodeCache::between`], if it is cached or refused.
+    pub fn known_between(&mut self, image: u32, between: Between) -> Option<Option<u64>> {
+        let cached = self.between.copied(&(image, between));
+        cached.or_else(|| self.refusal(image, None))
+    }
+
+    /// The cached result of [`CodeCache::leads`].
+    pub fn known_leads(&mut self, image: u32, address: u64, to: Option<u64>) -> Option<Leads> {
+        self.leads.copied(&(image, address, to))
+    }
+
+    /// The result where nothing is left of an image's budget; `None` if something is.
+    fn refusal<T>(&mut self, image: u32, result: T) -> Option<T> {
+        (!self.budget.allows(image)).then_some(result)
     }
 
     /// Frame of the code at an address, or of the call before it; `None` if its instructions leave
     /// it open.
     pub fn frame(&mut self, file: File<'_>, at: CodeAddress) -> Option<CodeFrame> {
         let key = (file.image, at);
-        self.budget = (self.budget + REFILL).min(BUDGET);
-        if let Some(cached) = self.frames.get(&key) {
-            return *cached;
+        self.budget.refill(file.image);
+        if let Some(cached) = self.frames.copied(&key) {
+            return cached;
         }
-        if self.budget < 0 {
+        if !self.budget.allows(file.image) {
             return None;
         }
         let frame = self.derive(file, at);
-        if self.frames.len() >= MAX_FRAMES {
-            self.frames.clear();
-        }
-        self.frames.insert(key, frame);
+        self.frames.insert(key, frame, 1);
         frame
     }
 
@@ -120,21 +197,18 @@ impl CodeCache {
             None => (None, false),
         };
         let mut function = begin.map(|at| self.analysed(file, at));
-        let holds = |f: &Analysed| !f.flow.is_cut && (is_known || !f.flow.contradicts);
-        let state = function
-            .as_mut()
-            .filter(|f| holds(f))
-            .and_then(|f| frame::state_at(&f.graph, &mut f.flow, at));
+        let holds = |f: &&mut Analysed| !f.flow.is_cut && (is_known || !f.flow.contradicts);
+        let holding = function.as_mut().filter(holds);
+        let state = holding.as_ref().and_then(|f| frame::state_at(&f.graph, &f.flow, at));
         let frame = if state.is_some() && begin == Some(file.entry) && file.entry != 0 {
             Some(CodeFrame::Outermost)
         } else {
-            {
-                let function = function.as_ref().filter(|f| holds(f));
-                self.both_ways(file, at, function, state.as_ref(), is_known)
-            }
+            let at = Asked { at, begin, is_known };
+            self.both_ways(file, at, holding, state.as_ref())
         };
-        if let (Some(at), Some(function)) = (begin, function) {
-            self.remember((file.image, at), function);
+        if let Some(function) = function {
+            let key = Key { image: file.image, begin, is_within: false };
+            self.remember(key, function);
         }
         frame
     }
@@ -142,36 +216,46 @@ impl CodeCache {
     /// Removes the function that begins at an address from the cache, or analyses it; it has to be
     /// stored again.
     fn analysed(&mut self, file: File<'_>, begin: u64) -> Analysed {
-        if let Some(cached) = self.functions.remove(&(file.image, begin)) {
-            self.held -= cached.graph.nodes.len();
+        let key = Key { image: file.image, begin: Some(begin), is_within: false };
+        if let Some(cached) = self.functions.take(&key) {
             return cached;
         }
-        let graph = self.graph(file, begin, MAX_INSTRUCTIONS, 0);
-        let flow = match graph.at(begin) {
-            Some(first) if !graph.is_cut => {
-                Flow::new(&graph, first, &FlowState::new(false), Default::default())
-            }
-            _ => Flow::cut(),
+        let graph = self.graph(file, begin, MAX_INSTRUCTIONS, Extent::All, 0);
+        let Some(first) = graph.at(begin).filter(|_| !graph.is_cut) else {
+            return Analysed { flow: Flow::cut(), is_full: true, ..Analysed::default() };
         };
-        self.spend(flow.steps / 4);
-        Analysed { graph, flow }
+        let flow = Flow::new(&graph, first);
+        let main = graph.nodes.len() as u32;
+        let mut analysed = Analysed { graph, flow, main, ..Analysed::default() };
+        let Analysed { graph, flow, paths, .. } = &mut analysed;
+        if !flow.is_cut && !paths.extend(graph, flow) {
+            flow.is_cut = true;
+        }
+        self.spend(file, (flow.steps + paths.steps) / 4);
+        if flow.is_cut {
+            let flow = Flow::cut();
+            return Analysed { flow, is_full: true, ..Analysed::default() };
+        }
+        analysed
     }
 
-    fn remember(&mut self, key: (u32, u64), function: Analysed) {
-        let size = function.graph.nodes.len();
-        if self.held + size > MAX_HELD {
-            self.functions.clear();
-            self.held = 0;
-        }
-        self.held += size;
-        self.functions.insert(key, function);
+    fn remember(&mut self, key: Key, function: Analysed) {
+        let size = function.size();
+        self.functions.insert(key, function, size);
     }
 
     /// Graph of the instructions that are reachable from an address.
-    fn graph(&mut self, file: File<'_>, from: u64, limit: usize, depth: usize) -> Graph {
+    fn graph(
+        &mut self,
+        file: File<'_>,
+        from: u64,
+        limit: usize,
+        extent: Extent,
+        depth: usize,
+    ) -> Graph {
         let is_last = &mut |target| self.is_last(file, target, depth);
-        let graph = Graph::new(file.text, file.functions, from, limit, is_last);
-        self.spend(graph.nodes.len());
+        let graph = Graph::new(file, from, limit, extent, is_last);
+        self.spend(file, graph.nodes.len());
         graph
     }
 
@@ -181,24 +265,22 @@ impl CodeCache {
         const SMALL: usize = 256;
         const DEEP: usize = 4;
         let key = (file.image, target);
-        if let Some(&cached) = self.last.get(&key) {
+        if let Some(cached) = self.last.copied(&key) {
             return cached;
         }
-        if depth >= DEEP || self.budget < 0 {
+        if depth >= DEEP || self.budget.is_spent(file.image) {
             return false;
         }
-        if self.last.len() >= MAX_FRAMES {
-            self.last.clear();
-        }
         // It may call itself.
-        self.last.insert(key, false);
-        let is_last = self.graph(file, target, SMALL, depth + 1).never_returns();
-        self.last.insert(key, is_last);
+        self.last.insert(key, false, 1);
+        let graph = self.graph(file, target, SMALL, Extent::ToReturn, depth + 1);
+        let is_last = graph.never_returns();
+        self.last.insert(key, is_last, 1);
         is_last
     }
 
-    fn spend(&mut self, instructions: usize) {
-        self.budget -= instructions as i64;
+    fn spend(&mut self, file: File<'_>, steps: usize) {
+        self.budget.spend(file.image, steps);
     }
 
     /// The frame by the paths from the function's beginning and to its returns: if both are known,
@@ -206,10 +288,9 @@ impl CodeCache {
     fn both_ways(
         &mut self,
         file: File<'_>,
-        at: CodeAddress,
-        function: Option<&Analysed>,
+        Asked { at, begin, is_known }: Asked,
+        function: Option<&mut Analysed>,
         state: Option<&FlowState>,
-        is_known: bool,
     ) -> Option<CodeFrame> {
         let FileAddress(address) = at.address;
         let down = state.and_then(frame::from_start);
@@ -218,30 +299,25 @@ impl CodeCache {
         }
         // No code follows a call that never returns.
         let ends = |f: &Analysed| {
-            let call = f.graph.call_before(address);
+            let call = f.call_before(address);
             call.is_some_and(|call| f.flow.dead.contains(&call) || f.graph.is_end(call))
         };
         let is_end = at.kind.is_return()
-            && (file.functions.is_border(address) || function.is_some_and(ends));
-        let mut onward = (!is_end).then(|| self.onward(file, address, function)).flatten();
+            && (file.functions.is_border(address) || function.as_deref().is_some_and(ends));
+        let onward = if is_end { None } else { self.onward(file, address, begin, function) };
         let up = match &onward {
-            Some(flow) => frame::to_return(flow).ok()?,
+            Some(paths) => frame::to_return(paths).ok()?,
             None => None,
         };
-        let is_open = onward
-            .as_ref()
-            .is_none_or(|flow| flow.is_open || flow.is_cut || !flow.returns.is_empty());
+        let is_open = onward.is_none_or(|paths| paths.is_open || paths.returns());
         match (down, up) {
-            (Some(down), Some(up)) => {
-                let words = &mut onward.as_mut()?.words;
-                match frame::agree(state?, &up.frame, words) {
-                    Some(true) => Some(frame::joined(down, &up.frame)),
-                    Some(false) if is_known || !up.is_certain => None,
-                    Some(false) => Some(up.frame),
-                    None if is_known => Some(down),
-                    None => Some(frame::by_call(down)),
-                }
-            }
+            (Some(down), Some(up)) => match frame::agree(state?, &up.frame) {
+                Some(true) => Some(frame::joined(down, &up.frame)),
+                Some(false) if is_known || !up.is_certain => None,
+                Some(false) => Some(up.frame),
+                None if is_known => Some(down),
+                None => Some(frame::by_call(down)),
+            },
             // Code that only jumps on need not be called.
             (Some(down), None) if !is_open || is_end => Some(down),
             (Some(down), None) if is_known && !file.functions.only_jump() => Some(down),
@@ -255,52 +331,77 @@ impl CodeCache {
         }
     }
 
-    /// States on the paths from an address on.
+    /// Paths from an address to its function's returns; `None` if that takes too long.
     fn onward(
         &mut self,
         file: File<'_>,
         address: u64,
-        function: Option<&Analysed>,
-    ) -> Option<Flow> {
-        let analysed = function.and_then(|f| Some((&f.graph, f.graph.at(address)?)));
-        let other;
-        let (graph, node) = match analysed {
-            Some(analysed) => analysed,
-            None => {
-                other = self.graph(file, address, MAX_INSTRUCTIONS, 0);
-                (&other, other.at(address)?)
-            }
-        };
-        if graph.is_cut {
-            return None;
+        begin: Option<u64>,
+        function: Option<&mut Analysed>,
+    ) -> Option<Onward> {
+        if let Some(function) = function
+            && let Some(paths) = self.within(file, address, function)
+        {
+            return Some(paths);
         }
-        let dead = analysed.and(function).map(|f| f.flow.dead.clone()).unwrap_or_default();
-        let flow = Flow::new(graph, node, &FlowState::new(true), dead);
-        self.spend(flow.steps / 4);
-        Some(flow)
+        // The beginning may be another function's.
+        let key = Key { image: file.image, begin, is_within: true };
+        let mut others = self.functions.take(&key).unwrap_or_default();
+        let mut paths = self.within(file, address, &mut others);
+        if paths.is_none() && others.is_full && others.failures < MAX_FAILURES {
+            let failures = others.failures;
+            others = Analysed { failures, ..Analysed::default() };
+            paths = self.within(file, address, &mut others);
+            if others.is_full {
+                others.failures += 1;
+            }
+        }
+        self.remember(key, others);
+        paths
+    }
+
+    /// The same in a function, to which the instructions from that address on are added.
+    fn within(&mut self, file: File<'_>, address: u64, function: &mut Analysed) -> Option<Onward> {
+        let before = function.steps();
+        if function.graph.at(address).is_none() && !function.is_full {
+            let limit = function.main as usize + MAX_WITHIN;
+            let is_last = &mut |target| self.is_last(file, target, 0);
+            let Analysed { graph, flow, paths, is_full, .. } = function;
+            graph.extend(file, address, limit, Extent::All, is_last);
+            let first = graph.at(address);
+            let is_whole = !graph.is_cut
+                && first.is_none_or(|f| flow.extend(graph, f) && paths.extend(graph, flow));
+            if !is_whole {
+                self.spend(file, graph.nodes.len() - graph.old() as usize);
+                graph.shrink();
+                *is_full = true;
+            }
+        }
+        let Analysed { graph, flow, paths, .. } = &mut *function;
+        let node = graph.at(address);
+        let found = node.map(|node| paths.from(graph, flow, node));
+        self.spend(file, function.steps() - before);
+        found
     }
 
     /// Location of the saved stack pointer of a function that begins at `start` and moves its stack
     /// pointer.
     pub fn moved(&mut self, file: File<'_>, start: u64, address: u64) -> Option<Moved> {
         let key = (file.image, address);
-        self.budget = (self.budget + REFILL).min(BUDGET);
-        if let Some(cached) = self.moved.get(&key) {
-            return *cached;
+        self.budget.refill(file.image);
+        if let Some(cached) = self.moved.copied(&key) {
+            return cached;
         }
-        if self.budget < 0 {
+        if !self.budget.allows(file.image) {
             return None;
         }
-        let mut function = self.analysed(file, start);
-        let Analysed { graph, flow } = &mut function;
+        let function = self.analysed(file, start);
+        let Analysed { graph, flow, .. } = &function;
         let state = graph.at(address).filter(|_| !flow.is_cut);
         let state = state.and_then(|node| flow.before(graph, node));
         let moved = state.and_then(|state| Moved::new(&state, flow));
-        self.remember((file.image, start), function);
-        if self.moved.len() >= MAX_FRAMES {
-            self.moved.clear();
-        }
-        self.moved.insert(key, moved);
+        self.remember(Key { image: file.image, begin: Some(start), is_within: false }, function);
+        self.moved.insert(key, moved, 1);
         moved
     }
 
@@ -312,22 +413,19 @@ impl CodeCache {
         are_one: impl Fn(u64, u64) -> bool,
     ) -> Option<u64> {
         let key = (file.image, between);
-        if let Some(&cached) = self.between.get(&key) {
+        if let Some(cached) = self.between.copied(&key) {
             return cached;
         }
-        if self.budget < 0 {
+        if !self.budget.allows(file.image) {
             return None;
         }
         let found = between::called(file, between.after).and_then(|begin| {
-            let graph = self.graph(file, begin, MAX_LED, 0);
-            self.spend(graph.nodes.len());
+            let graph = self.graph(file, begin, MAX_LED, Extent::All, 0);
+            self.spend(file, graph.nodes.len());
             let whole = (!graph.is_cut).then_some(&graph)?;
             between::find(file, whole, begin, between, are_one)
         });
-        if self.between.len() >= MAX_FRAMES {
-            self.between.clear();
-        }
-        self.between.insert(key, found);
+        self.between.insert(key, found, 1);
         found
     }
 
@@ -342,7 +440,7 @@ impl CodeCache {
         are_one: impl Fn(u64, u64) -> bool,
     ) -> Leads {
         let key = (file.image, address, to);
-        if let Some(&cached) = self.leads.get(&key) {
+        if let Some(cached) = self.leads.copied(&key) {
             return cached;
         }
         let before = file.text.before(address, LONGEST);
@@ -351,11 +449,8 @@ impl CodeCache {
             Some(CallTarget::Indirect) => Leads::Somewhere,
             Some(CallTarget::Direct(target)) => self.follow(file, target, to, are_one),
         };
-        if self.budget >= 0 {
-            if self.leads.len() >= MAX_FRAMES {
-                self.leads.clear();
-            }
-            self.leads.insert(key, found);
+        if !self.budget.is_spent(file.image) {
+            self.leads.insert(key, found, 1);
         }
         found
     }
@@ -373,23 +468,30 @@ impl CodeCache {
         if one(target) {
             return Leads::There;
         }
-        if self.budget < 0 {
+        if !self.budget.allows(file.image) {
             return Leads::Somewhere;
         }
         // By jumps: a tail call, or a separate part of a function.
-        let graph = self.graph(file, target, MAX_LED, 0);
+        let key = (file.image, target);
+        let cached = self.led.take(&key);
+        let graph = cached.unwrap_or_else(|| self.graph(file, target, MAX_LED, Extent::All, 0));
         let passes = |to: u64| graph.at(to).is_some() || graph.call_before(to).is_some();
         // No other function is known to begin between the target and that address, and not all
         // jumps of the one that does are known.
         let nearest = |to: u64| file.functions.start(to) == Some(FunctionStart::Likely(target));
         let is_open = graph.is_open || graph.is_cut;
-        let is_there = to.is_some_and(passes) || graph.addresses().any(one);
-        if is_there || is_open && to.is_some_and(nearest) {
+        let found = if to.is_some_and(|to| passes(to) || is_open && nearest(to)) {
             Leads::There
-        } else if is_open {
-            Leads::Somewhere
         } else {
-            Leads::Elsewhere
-        }
+            self.spend(file, graph.nodes.len() / 2);
+            match to.is_some() && graph.addresses().any(one) {
+                true => Leads::There,
+                false if is_open => Leads::Somewhere,
+                false => Leads::Elsewhere,
+            }
+        };
+        let size = graph.nodes.len() + 1;
+        self.led.insert(key, graph, size);
+        found
     }
 }

@@ -75,6 +75,13 @@ pub enum Successor {
     Stop,
 }
 
+impl Successor {
+    /// True if it may lead back to the caller.
+    pub fn leaves(self) -> bool {
+        matches!(self, Successor::Return | Successor::Tail | Successor::Open)
+    }
+}
+
 /// DWARF's number of a general register, also by the name of a part of it.
 fn number(register: Register) -> Option<u8> {
     const ORDER: [u8; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
@@ -190,7 +197,11 @@ fn other(i: &Instruction, factory: &mut InstructionInfoFactory) -> Effect {
     let mut memory = info.used_memory().iter().filter(|m| written(m.access()));
     let op = memory.next().and_then(|m| {
         let (base, at) = place(i)?;
-        let size = u16::try_from(m.memory_size().size()).ok()?.max(8);
+        // Of some instructions the size is unknown.
+        let size = match m.memory_size().size() {
+            0 => 8,
+            size => u16::try_from(size).ok()?,
+        };
         Some(RegisterOp::Store { from: None, base, at, size })
     });
     Effect { lost, op: op.unwrap_or(RegisterOp::Nothing) }

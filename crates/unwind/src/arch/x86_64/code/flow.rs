@@ -1,26 +1,31 @@
 //! Contents of registers and stack at an instruction, relative to their contents at the start of
-//! the analysis: a dataflow analysis over the graph of instructions.
+//! the analysis: a dataflow analysis over the graph of instructions, in the order of execution.
+//!
+//! Its cost is proportional to the number of instructions: each is evaluated a few times, a state
+//! has a few words, and all states together have a few for each instruction. Where that is not
+//! enough, there is no result.
 
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::effect::{AX, Effect, RegisterOp, SCRATCH, Successor};
+use super::frame::KEPT;
 use super::graph::{Graph, NONE};
 use crate::arch::{BP, SP};
 
 /// Most evaluations of each instruction of a graph, on average: a state changes a few times until
-/// all paths agree.
-const ROUNDS: usize = 32;
+/// all paths agree, and again each time a call turns out not to return. In programs it is 2 to 4.
+const ROUNDS: usize = 16;
 
-/// Most tracked words of the stack.
-const MAX_WORDS: usize = 512;
+/// Most tracked words of the stack in a state; one takes 24 bytes.
+const MAX_WORDS: usize = 32;
 
-/// Most words read whose values are distinguished.
-const MAX_READ: usize = 64;
+/// Most words in all states, for each instruction.
+const WORDS: usize = 8;
 
-/// Most words in all states of an analysis; one takes 24 bytes.
-const MAX_HELD: usize = 1 << 20;
+/// Evaluated instructions and words of small graphs, in addition.
+const FEW: usize = 256;
 
 /// `clone` and `clone3`.
 const CLONE: [i32; 2] = [56, 435];
@@ -35,8 +40,6 @@ pub enum Base {
     Zero,
     /// The initial value of a register.
     Register(u8),
-    /// The initial value of a word in memory: an index into [`Words`].
-    Word(u16),
     /// The stack pointer after its alignment by this instruction.
     Aligned(u32),
     /// The result of a system call that created a thread or a process: 0 in the new one.
@@ -59,61 +62,55 @@ impl SymbolicValue {
             SymbolicValue::Unknown => SymbolicValue::Unknown,
         }
     }
-}
 
-/// Words that were read: a base and an offset.
-#[derive(Debug, Default)]
-pub struct Words(Vec<(Base, i32)>);
-
-impl Words {
-    fn at(&mut self, base: Base, at: i32) -> SymbolicValue {
-        let found = self.0.iter().position(|&w| w == (base, at));
-        let index = found.or_else(|| {
-            self.0.push((base, at));
-            (self.0.len() <= MAX_READ).then_some(self.0.len() - 1)
-        });
-        index.map_or(SymbolicValue::Unknown, |i| SymbolicValue::Of(Base::Word(i as u16), 0))
+    /// True if frames depend on words with this value: stack pointers, and what the caller had in
+    /// registers that are restored.
+    fn counts(self) -> bool {
+        match self {
+            SymbolicValue::Of(Base::Register(SP) | Base::Aligned(_), _) => true,
+            SymbolicValue::Of(Base::Register(r), 0) => KEPT.contains(&r),
+            _ => false,
+        }
     }
 
-    /// Location that a word was read from.
-    pub fn place(&self, word: u16) -> (Base, i32) {
-        self.0[usize::from(word)]
+    /// Distance from another address, if it is known.
+    fn from(self, other: SymbolicValue) -> Option<i32> {
+        match (self, other) {
+            (SymbolicValue::Of(a, at), SymbolicValue::Of(b, from)) if a == b && a != Base::Zero => {
+                at.checked_sub(from)
+            }
+            _ => None,
+        }
     }
 }
+
+/// A word of memory: its location and value.
+type Word = ((Base, i32), SymbolicValue);
 
 /// State at one instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowState {
     /// By DWARF's numbers.
     pub registers: [SymbolicValue; 16],
-    /// Written words, by location; sorted.
-    pub memory: Vec<((Base, i32), SymbolicValue)>,
-    /// A call precedes it on each path: there may be no path.
-    pub after_call: bool,
+    /// Written words that count, by location; sorted.
+    pub memory: Vec<Word>,
+    /// The last written word, if it does not count.
+    last: Option<Word>,
     /// On a path to here a thread was created, which has another stack.
     pub cloned: bool,
     /// The latest call on a path to here, if there is one on each.
     through: u32,
-    /// All paths to here pass a call that may be its function's last one.
-    is_doubtful: bool,
-    /// Words that were not written have their initial values.
-    keeps_memory: bool,
-    /// More was written than is tracked.
-    is_lost: bool,
 }
 
 impl FlowState {
-    /// Initial state; `keeps_memory`: words of the stack from before may be read.
-    pub fn new(keeps_memory: bool) -> FlowState {
+    /// Initial state.
+    pub fn new() -> FlowState {
         FlowState {
             registers: std::array::from_fn(|r| SymbolicValue::Of(Base::Register(r as u8), 0)),
             memory: Vec::new(),
-            after_call: false,
+            last: None,
             cloned: false,
             through: NONE,
-            is_doubtful: false,
-            keeps_memory,
-            is_lost: false,
         }
     }
 
@@ -125,18 +122,22 @@ impl FlowState {
         self.registers[usize::from(register)] = value;
     }
 
-    /// The word at a location.
-    pub fn word(&self, place: (Base, i32), words: &mut Words) -> SymbolicValue {
-        match self.memory.binary_search_by_key(&place, |w| w.0) {
-            Ok(i) => self.memory[i].1,
-            Err(_) if self.keeps_memory && !self.is_lost => words.at(place.0, place.1),
-            Err(_) => SymbolicValue::Unknown,
+    fn find(&self, place: (Base, i32)) -> Option<SymbolicValue> {
+        if let Some((_, value)) = self.last.filter(|(at, _)| *at == place) {
+            return Some(value);
         }
+        let found = self.memory.binary_search_by_key(&place, |w| w.0);
+        found.ok().map(|i| self.memory[i].1)
     }
 
-    fn load(&self, base: u8, at: i32, words: &mut Words) -> SymbolicValue {
+    /// The word at a location.
+    pub fn word(&self, place: (Base, i32)) -> SymbolicValue {
+        self.find(place).unwrap_or(SymbolicValue::Unknown)
+    }
+
+    fn load(&self, base: u8, at: i32) -> SymbolicValue {
         match self.get(base).plus(at) {
-            SymbolicValue::Of(base, at) if base != Base::Zero => self.word((base, at), words),
+            SymbolicValue::Of(base, at) if base != Base::Zero => self.word((base, at)),
             _ => SymbolicValue::Unknown,
         }
     }
@@ -146,16 +147,15 @@ impl FlowState {
         // Partly overwritten words are lost.
         let first = at.saturating_sub(7);
         let end = at.saturating_add(i32::from(size));
-        self.memory.retain(|&((b, a), _)| b != base || a < first || a >= end);
-        for at in (at..end).step_by(8) {
-            let followed = self.keeps_memory || value != SymbolicValue::Unknown;
-            if !followed {
-                continue;
-            }
-            if self.memory.len() >= MAX_WORDS {
-                self.is_lost = true;
-                return;
-            }
+        let stays = |&((b, a), _): &Word| b != base || a < first || a >= end;
+        self.memory.retain(stays);
+        self.last = self.last.filter(stays);
+        if size != 8 || value == SymbolicValue::Unknown {
+            return;
+        }
+        if !value.counts() {
+            self.last = Some(((base, at), value));
+        } else if self.memory.len() < MAX_WORDS {
             let place = self.memory.partition_point(|w| w.0 < (base, at));
             self.memory.insert(place, ((base, at), value));
         }
@@ -166,14 +166,14 @@ impl FlowState {
         self.store(SP, 0, 8, value);
     }
 
-    fn pop(&mut self, words: &mut Words) -> SymbolicValue {
-        let value = self.load(SP, 0, words);
+    fn pop(&mut self) -> SymbolicValue {
+        let value = self.load(SP, 0);
         self.set(SP, self.get(SP).plus(8));
         value
     }
 
     /// Executes an instruction.
-    fn apply(&mut self, node: u32, Effect { lost, op }: Effect, words: &mut Words) {
+    fn apply(&mut self, node: u32, Effect { lost, op }: Effect) {
         (0..16).filter(|r| lost & 1 << r != 0).for_each(|r| self.set(r, SymbolicValue::Unknown));
         match op {
             RegisterOp::Nothing => {}
@@ -181,17 +181,17 @@ impl FlowState {
                 self.push(from.map_or(SymbolicValue::Unknown, |r| self.get(r)));
             }
             RegisterOp::PushWord { base, at } => {
-                let word = self.load(base, at, words);
+                let word = self.load(base, at);
                 self.push(word);
             }
             RegisterOp::Pop(to) => {
-                let word = self.pop(words);
+                let word = self.pop();
                 self.set(to, word);
             }
             RegisterOp::Copy { to, from } => self.set(to, self.get(from)),
             RegisterOp::Lea { to, base, add } => self.set(to, self.get(base).plus(add)),
             RegisterOp::Load { to, base, at } => {
-                let word = self.load(base, at, words);
+                let word = self.load(base, at);
                 self.set(to, word);
             }
             RegisterOp::Store { from, base, at, size } => {
@@ -219,7 +219,7 @@ impl FlowState {
             }
             RegisterOp::Leave => {
                 self.set(SP, self.get(BP));
-                let word = self.pop(words);
+                let word = self.pop();
                 self.set(BP, word);
             }
             RegisterOp::Swap(a, b) => self.registers.swap(a.into(), b.into()),
@@ -239,80 +239,130 @@ impl FlowState {
 
     /// Merges the state of another path into this one. True if information was lost.
     fn join(&mut self, other: &FlowState) -> bool {
-        let before = self.clone();
+        let mut changed = false;
         for (value, other) in self.registers.iter_mut().zip(other.registers) {
-            if *value != other {
+            if *value != other && *value != SymbolicValue::Unknown {
                 *value = SymbolicValue::Unknown;
+                changed = true;
             }
         }
-        let of = |state: &FlowState, place| {
-            let found = state.memory.binary_search_by_key(&place, |w| w.0);
-            found.ok().map(|i| state.memory[i].1)
-        };
-        if self.keeps_memory {
-            for &(place, value) in &other.memory {
-                if of(self, place) != Some(value) {
-                    let at = self.memory.partition_point(|w| w.0 < place);
-                    match self.memory.get_mut(at).filter(|w| w.0 == place) {
-                        Some(word) => word.1 = SymbolicValue::Unknown,
-                        None => self.memory.insert(at, (place, SymbolicValue::Unknown)),
-                    }
-                }
-            }
-            for (place, value) in &mut self.memory {
-                if of(other, *place) != Some(*value) {
-                    *value = SymbolicValue::Unknown;
-                }
-            }
-            self.is_lost |= self.memory.len() > MAX_WORDS;
-        } else {
-            self.memory.retain(|&(place, value)| of(other, place) == Some(value));
+        let before = self.memory.len();
+        let mut others = other.memory.iter().peekable();
+        self.memory.retain(|word| {
+            while others.next_if(|o| o.0 < word.0).is_some() {}
+            others.peek() == Some(&word)
+        });
+        changed |= self.memory.len() != before;
+        if self.last.is_some() && self.last != other.last {
+            self.last = None;
+            changed = true;
         }
-        self.after_call &= other.after_call;
+        changed |= other.cloned && !self.cloned;
         self.cloned |= other.cloned;
-        if other.through == NONE {
+        if other.through == NONE && self.through != NONE {
             self.through = NONE;
+            changed = true;
         }
-        self.is_doubtful &= other.is_doubtful;
-        self.is_lost |= other.is_lost;
-        *self != before
+        changed
     }
 }
 
-/// State at a return of a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Return {
-    /// By DWARF's numbers.
-    pub registers: [SymbolicValue; 16],
-    /// A call precedes it on each path.
-    pub after_call: bool,
-    /// It may belong to another function, after a call that never returns.
-    pub is_doubtful: bool,
+/// Distances of the place that an instruction writes to from the stack pointer and the frame
+/// pointer before it; `None`: unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Near {
+    pub sp: Option<i32>,
+    pub bp: Option<i32>,
 }
 
 /// Result of the analysis from one instruction on.
 #[derive(Debug, Default)]
 pub struct Flow {
-    /// States at the instructions where paths meet.
+    /// States at the first instructions of blocks.
     states: FxHashMap<u32, FlowState>,
-    /// State at each return of the function.
-    pub returns: Vec<Return>,
-    pub words: Words,
+    /// By instruction, for those that write to memory.
+    near: FxHashMap<u32, Near>,
     /// Value that was aligned by an instruction, and the mask.
     pub aligned: FxHashMap<u32, (SymbolicValue, i32)>,
-    /// Some paths lead to unknown code.
-    pub is_open: bool,
+    /// System calls that end the thread.
+    exits: FxHashSet<u32>,
     /// The analysis took too long: it has no result.
     pub is_cut: bool,
     /// More is popped than was pushed: no function begins here.
     pub contradicts: bool,
-    /// Number of evaluated instructions.
+    /// Number of evaluated instructions and words.
     pub steps: usize,
     /// Calls that never return: the code after them is reached by other paths only, with another
     /// frame.
     pub dead: FxHashSet<u32>,
-    /// Number of words in all states so far.
+    /// Number of words that were added to states.
     held: usize,
+}
+
+/// Beginning of an analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// A function's beginning.
+    Start,
+    /// An address in a function. Only the new instructions of the graph are followed.
+    Within,
+}
+
+/// An analysis.
+struct Run<'a> {
+    graph: &'a Graph,
+    /// Its first instruction.
+    first: u32,
+    from: From,
+    /// First instruction that is followed.
+    lowest: u32,
+    todo: VecDeque<u32>,
+    /// True for blocks in `todo`; without those that are not followed.
+    is_due: Vec<bool>,
+    /// Calls that turned out not to return.
+    dead: Vec<u32>,
+}
+
+impl<'a> Run<'a> {
+    fn new(graph: &'a Graph, first: u32, from: From) -> Run<'a> {
+        let lowest = if from == From::Within { graph.old() } else { 0 };
+        let mut run = Run {
+            graph,
+            first,
+            from,
+            lowest,
+            todo: VecDeque::new(),
+            is_due: Vec::new(),
+            dead: Vec::new(),
+        };
+        run.is_due = vec![false; graph.block_count() as usize - run.skipped()];
+        run
+    }
+
+    /// Number of instructions that are followed.
+    fn size(&self) -> usize {
+        self.graph.nodes.len() - self.lowest as usize
+    }
+
+    /// Number of blocks that are not followed.
+    fn skipped(&self) -> usize {
+        self.graph.nodes[self.lowest as usize].block as usize
+    }
+
+    /// The state at a block's first instruction has changed.
+    fn queue(&mut self, node: u32) {
+        let block = self.graph.nodes[node as usize].block as usize - self.skipped();
+        if !std::mem::replace(&mut self.is_due[block], true) {
+            self.todo.push_back(node);
+        }
+    }
+
+    fn next(&mut self) -> Option<u32> {
+        let node = self.todo.pop_front()?;
+        let block = self.graph.nodes[node as usize].block as usize - self.skipped();
+        self.is_due[block] = false;
+        Some(node)
+    }
 }
 
 impl Flow {
@@ -321,152 +371,193 @@ impl Flow {
         Flow { is_cut: true, ..Flow::default() }
     }
 
-    /// Follows all paths from an instruction; calls in `dead` do not return.
-    pub fn new(graph: &Graph, from: u32, state: &FlowState, dead: FxHashSet<u32>) -> Flow {
-        let mut flow = Flow { dead, ..Flow::default() };
+    /// Follows all paths from an instruction.
+    pub fn new(graph: &Graph, first: u32) -> Flow {
+        let mut flow = Flow::default();
+        flow.repeat(graph, first, From::Start);
+        flow
+    }
+
+    /// Follows all paths from an instruction through those that were added to the graph last. Adds
+    /// no states; `false` if it took too long.
+    pub fn extend(&mut self, graph: &Graph, first: u32) -> bool {
+        let mut more = Flow::default();
+        more.repeat(graph, first, From::Within);
+        self.steps += more.steps;
+        if more.is_cut {
+            return false;
+        }
+        self.near.extend(more.near);
+        self.exits.extend(more.exits);
+        self.dead.extend(more.dead);
+        true
+    }
+
+    /// Follows all paths, again after some calls turned out not to return.
+    fn repeat(&mut self, graph: &Graph, first: u32, from: From) {
+        let size = Run::new(graph, first, from).size();
         loop {
-            let more = flow.follow(graph, from, state);
-            if more.is_empty() {
-                return flow;
+            let mut run = Run::new(graph, first, from);
+            let is_whole = self.follow(&mut run, size * ROUNDS + FEW, size * WORDS + FEW);
+            if !is_whole || run.dead.is_empty() {
+                self.is_cut = !is_whole;
+                return;
             }
-            let steps = flow.steps;
-            let mut dead = std::mem::take(&mut flow.dead);
-            dead.extend(more);
-            flow = Flow { steps, dead, ..Flow::default() };
+            let steps = self.steps;
+            let mut dead = std::mem::take(&mut self.dead);
+            dead.extend(run.dead);
+            *self = Flow { steps, dead, ..Flow::default() };
         }
     }
 
-    /// The same; returns calls that turn out not to return, for a new analysis.
-    fn follow(&mut self, graph: &Graph, from: u32, state: &FlowState) -> Vec<u32> {
-        let limit = graph.nodes.len().saturating_mul(ROUNDS);
-        let mut dead = Vec::new();
+    fn follow(&mut self, run: &mut Run<'_>, limit: usize, words: usize) -> bool {
+        self.arrive(run, run.first, &FlowState::new());
         // Depth first would evaluate instructions far too often.
-        let mut todo = VecDeque::from([(from, state.clone())]);
-        while let Some((node, state)) = todo.pop_front() {
-            self.held += state.memory.len();
-            if self.steps > limit || self.held > MAX_HELD {
-                self.is_cut = true;
-                return Vec::new();
+        while let Some(node) = run.next() {
+            if self.steps > limit || self.held > words {
+                return false;
             }
-            let state = match self.states.get_mut(&node) {
-                Some(joined) => {
-                    // Each instruction has one frame on all paths.
-                    let call = graph.call_falling_into(node).filter(|c| !self.dead.contains(c));
-                    if joined.get(SP) != state.get(SP)
-                        && let Some(call) = call.filter(|_| node != from)
-                    {
-                        dead.push(call);
-                        continue;
-                    }
-                    if !joined.join(&state) {
-                        continue;
-                    }
-                    joined.clone()
-                }
-                None => {
-                    self.states.insert(node, state.clone());
-                    state
-                }
-            };
-            dead.extend(self.run(graph, node, state, &mut todo));
+            let Some(state) = self.states.get(&node) else { continue };
+            let state = state.clone();
+            self.run(run, node, state);
         }
-        dead
+        true
     }
 
-    /// Follows the instructions from one on to where paths meet or end. Returns a call that turns
-    /// out not to return.
-    fn run(
-        &mut self,
-        graph: &Graph,
-        mut node: u32,
-        mut state: FlowState,
-        todo: &mut VecDeque<(u32, FlowState)>,
-    ) -> Option<u32> {
+    /// A path leads to the first instruction of a block.
+    fn arrive(&mut self, run: &mut Run<'_>, node: u32, state: &FlowState) {
+        if node < run.lowest {
+            return;
+        }
+        self.steps += 1 + state.memory.len() / 4;
+        let Some(joined) = self.states.get_mut(&node) else {
+            self.held += state.memory.len();
+            self.states.insert(node, state.clone());
+            run.queue(node);
+            return;
+        };
+        // Each instruction has one frame on all paths.
+        let call = run.graph.call_falling_into(node).filter(|c| !self.dead.contains(c));
+        if joined.get(SP) != state.get(SP)
+            && let Some(call) = call.filter(|_| node != run.first)
+        {
+            run.dead.push(call);
+        } else if joined.join(state) {
+            run.queue(node);
+        }
+    }
+
+    /// Follows the instructions of a block.
+    fn run(&mut self, run: &mut Run<'_>, mut node: u32, mut state: FlowState) {
+        let graph = run.graph;
         loop {
             let this = &graph.nodes[node as usize];
             self.steps += 1;
             match this.kind {
-                Successor::Return | Successor::Tail => {
-                    let pushed = match state.get(SP) {
-                        SymbolicValue::Of(base, at) => {
-                            let found = state.memory.binary_search_by_key(&(base, at), |w| w.0);
-                            found.ok().map(|i| state.memory[i].1)
-                        }
-                        SymbolicValue::Unknown => None,
-                    };
-                    let is_saved =
-                        |v: SymbolicValue| matches!(v, SymbolicValue::Of(Base::Register(_), _));
-                    match state.get(SP) {
-                        _ if state.keeps_memory => {}
-                        // The frame still exists, and another function, after the last call, has
-                        // returned from its own.
-                        SymbolicValue::Of(Base::Register(SP), ..0)
-                        | SymbolicValue::Of(Base::Aligned(_), _)
-                            if state.through != NONE && pushed.is_none_or(is_saved) =>
-                        {
-                            return Some(state.through);
-                        }
-                        SymbolicValue::Unknown | SymbolicValue::Of(Base::Register(SP), 0) => {}
-                        _ => self.contradicts |= pushed.is_none(),
-                    }
-                    if pushed.is_some() {
-                        self.is_open = true;
-                    } else {
-                        let FlowState { registers, after_call, is_doubtful, .. } = state;
-                        let here = Return { registers, after_call, is_doubtful };
-                        if self.returns.last() != Some(&here) {
-                            self.returns.push(here);
-                        }
-                    }
-                    return None;
+                Successor::Return | Successor::Tail if run.from == From::Start => {
+                    run.dead.extend(self.leave(&state));
+                    return;
                 }
-                Successor::Open => {
-                    self.is_open = true;
-                    return None;
+                Successor::Return | Successor::Tail | Successor::Open => return,
+                _ => {}
+            }
+            match this.effect.op {
+                RegisterOp::Align { to, mask } => {
+                    let value = state.get(to);
+                    let aligned = self.aligned.entry(node).or_insert((value, mask));
+                    if aligned.0 != value {
+                        aligned.0 = SymbolicValue::Unknown;
+                    }
+                }
+                RegisterOp::Syscall => {
+                    let ax = state.get(AX);
+                    if matches!(ax, SymbolicValue::Of(Base::Zero, n) if EXIT.contains(&n)) {
+                        self.exits.insert(node);
+                        return;
+                    }
+                    // By another path.
+                    self.exits.remove(&node);
+                }
+                RegisterOp::Push(_) | RegisterOp::PushWord { .. } => self.note(node, &state, SP),
+                RegisterOp::Store { base, .. } if this.effect.lost & 1 << base == 0 => {
+                    self.note(node, &state, base);
                 }
                 _ => {}
             }
-            if let RegisterOp::Align { to, mask } = this.effect.op {
-                let value = state.get(to);
-                let aligned = self.aligned.entry(node).or_insert((value, mask));
-                if aligned.0 != value {
-                    aligned.0 = SymbolicValue::Unknown;
-                }
-            }
-            let is_exit =
-                matches!(state.get(AX), SymbolicValue::Of(Base::Zero, n) if EXIT.contains(&n));
-            if this.effect.op == RegisterOp::Syscall && is_exit {
-                return None;
-            }
-            state.apply(node, this.effect, &mut self.words);
-            state.after_call |= this.kind == Successor::Call;
+            state.apply(node, this.effect);
             if this.kind == Successor::Call {
                 state.through = node;
             }
-            state.is_doubtful |= this.may_be_last;
             if this.jump != NONE {
-                todo.push_back((this.jump, state.clone()));
+                self.arrive(run, this.jump, &state);
             }
             if this.next == NONE || self.dead.contains(&node) {
-                return None;
+                return;
             }
             node = this.next;
-            if graph.nodes[node as usize].is_leader {
-                todo.push_back((node, state));
-                return None;
+            if node < run.lowest || graph.nodes[node as usize].is_leader {
+                self.arrive(run, node, &state);
+                return;
             }
         }
     }
 
+    /// Records the distances of a register that an instruction writes to.
+    fn note(&mut self, node: u32, state: &FlowState, base: u8) {
+        let from = |register| state.get(base).from(state.get(register));
+        let near = Near { sp: from(SP), bp: from(BP) };
+        // The last evaluation is of all paths.
+        if near == Near::default() {
+            self.near.remove(&node);
+        } else {
+            self.near.insert(node, near);
+        }
+    }
+
+    /// A function returns. Returns the call before it if that turns out not to return.
+    fn leave(&mut self, state: &FlowState) -> Option<u32> {
+        let SymbolicValue::Of(base, at) = state.get(SP) else { return None };
+        let pushed = state.find((base, at));
+        let is_saved = |v: SymbolicValue| matches!(v, SymbolicValue::Of(Base::Register(_), _));
+        match (base, at) {
+            (Base::Register(SP), 0) => None,
+            // The frame still exists, and another function, after the last call, has returned from
+            // its own.
+            (Base::Register(SP), ..0) | (Base::Aligned(_), _)
+                if state.through != NONE && pushed.is_none_or(is_saved) =>
+            {
+                Some(state.through)
+            }
+            _ => {
+                self.contradicts |= pushed.is_none();
+                None
+            }
+        }
+    }
+
+    /// Distances of the place that an instruction writes to.
+    pub fn near(&self, node: u32) -> Near {
+        self.near.get(&node).copied().unwrap_or_default()
+    }
+
+    /// True if an instruction ends the thread.
+    pub fn is_exit(&self, node: u32) -> bool {
+        self.exits.contains(&node)
+    }
+
+    /// Number of states and of words in them.
+    pub fn size(&self) -> (usize, usize) {
+        (self.states.len(), self.states.values().map(|s| s.memory.len()).sum())
+    }
+
     /// State before an instruction; `None` if no path leads there.
-    pub fn before(&mut self, graph: &Graph, node: u32) -> Option<FlowState> {
+    pub fn before(&self, graph: &Graph, node: u32) -> Option<FlowState> {
         // A path may begin in the middle of a run.
         let mut at = graph.leader(node);
         let mut state = self.states.get(&at)?.clone();
         while at != node {
             let this = &graph.nodes[at as usize];
-            state.apply(at, this.effect, &mut self.words);
-            state.after_call |= this.kind == Successor::Call;
+            state.apply(at, this.effect);
             at = this.next;
             if at == NONE {
                 return None;

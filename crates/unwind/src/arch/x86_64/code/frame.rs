@@ -1,8 +1,9 @@
 //! Frames of code without unwind information, from its instructions.
 
 use super::effect::AX;
-use super::flow::{Base, Flow, FlowState, Return, SymbolicValue, Words, returned};
+use super::flow::{Base, Flow, FlowState, SymbolicValue, returned};
 use super::graph::Graph;
+use super::onward::{Onward, Source};
 use crate::arch::{BP, SP};
 use crate::cfi::KnownRegisters;
 use crate::code::Proof;
@@ -11,7 +12,7 @@ use crate::{AddressKind, CodeAddress};
 use sys::FileAddress;
 
 /// Callee-saved registers: rbx, rbp, r12 to r15.
-const KEPT: [u8; 6] = [3, BP, 12, 13, 14, 15];
+pub const KEPT: [u8; 6] = [3, BP, 12, 13, 14, 15];
 
 /// Location of a caller's register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,81 +175,49 @@ pub struct ToReturn {
 
 /// The frame by the paths from an instruction to its function's returns; `None` if no path leads
 /// there, or the stack pointer is unknown on some. `Err` if they disagree.
-pub fn to_return(flow: &Flow) -> Result<Option<ToReturn>, ()> {
-    if flow.is_cut {
-        return Ok(None);
+pub fn to_return(paths: &Onward) -> Result<Option<ToReturn>, ()> {
+    if paths.disagrees {
+        return Err(());
     }
-    let mut found: Option<ToReturn> = None;
-    // Code after a call that may never return may belong to another function.
-    let is_sure = |state: &&Return| !state.is_doubtful;
-    let any_sure = flow.returns.iter().any(|state| is_sure(&state));
-    for state in flow.returns.iter().filter(|state| !any_sure || is_sure(state)) {
-        let Some((base, at, add)) = cfa_at_return(state, &flow.words) else { return Ok(None) };
-        let kept = KEPT.map(|register| kept_at_return(state, register, &flow.words));
-        match &mut found {
-            None => {
-                let frame = CodeFrame::Inner { base, at, add, kept, proof: Proof::Code };
-                found = Some(ToReturn { frame, is_certain: !state.after_call });
-            }
-            Some(first) => {
-                let CodeFrame::Inner { base: b, at: a, add: d, kept: k, .. } = &mut first.frame
-                else {
-                    return Err(());
-                };
-                if (*b, *a, *d) != (base, at, add) {
-                    return Err(());
-                }
-                let differing = k.iter_mut().zip(kept).filter(|(k, kept)| **k != *kept);
-                differing.for_each(|(k, _)| *k = SavedAt::Lost);
-                first.is_certain |= !state.after_call;
-            }
-        }
-    }
-    Ok(found)
-}
-
-fn cfa_at_return(state: &Return, words: &Words) -> Option<(u8, Option<i32>, i32)> {
-    let SymbolicValue::Of(base, at) = state.registers[usize::from(SP)] else { return None };
-    let add = at.checked_add(8)?;
-    match base {
-        Base::Register(register) => Some((register, None, add)),
-        Base::Word(word) => match words.place(word) {
-            (Base::Register(register), at) => Some((register, Some(at), add)),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn kept_at_return(state: &Return, register: u8, words: &Words) -> SavedAt {
-    let SymbolicValue::Of(base, 0) = state.registers[usize::from(register)] else {
-        return SavedAt::Lost;
+    let (base, at, add) = match paths.sp {
+        Source::Register(register, add) => (register, None, add),
+        Source::Word { base, at, add } => (base, Some(at), add),
+        Source::Unknown | Source::Frame(_) => return Ok(None),
     };
-    match base {
-        Base::Register(r) if r == register => SavedAt::Same,
-        Base::Word(word) => {
-            let (from, at) = words.place(word);
-            match (state.registers[usize::from(SP)], from) {
-                (SymbolicValue::Of(base, end), _) if base == from => end
-                    .checked_add(8)
-                    .and_then(|end| at.checked_sub(end))
-                    .map_or(SavedAt::Lost, SavedAt::Cfa),
-                (_, Base::Register(r)) => SavedAt::Register(r, at),
-                _ => SavedAt::Lost,
-            }
-        }
+    let Some(add) = add.checked_add(8) else { return Ok(None) };
+    let mut kept = [SavedAt::Lost; KEPT.len()];
+    for (i, register) in KEPT.into_iter().enumerate() {
+        kept[i] = kept_at_return(paths, register, paths.kept[i]);
+    }
+    let frame = CodeFrame::Inner { base, at, add, kept, proof: Proof::Code };
+    Ok(Some(ToReturn { frame, is_certain: paths.is_certain }))
+}
+
+fn kept_at_return(paths: &Onward, register: u8, source: Source) -> SavedAt {
+    match source {
+        Source::Register(r, 0) if r == register => SavedAt::Same,
+        // The code has not written the word yet.
+        Source::Word { base: SP, at: ..0, .. } => SavedAt::Lost,
+        Source::Word { base, at, add: 0 } => match paths.sp {
+            Source::Register(r, end) if r == base => end
+                .checked_add(8)
+                .and_then(|end| at.checked_sub(end))
+                .map_or(SavedAt::Lost, SavedAt::Cfa),
+            _ => SavedAt::Register(base, at),
+        },
+        Source::Frame(at) => SavedAt::Cfa(at),
         _ => SavedAt::Lost,
     }
 }
 
 /// True if both derivations of a frame agree; `None` if that is undecidable.
-pub fn agree(state: &FlowState, other: &CodeFrame, words: &mut Words) -> Option<bool> {
+pub fn agree(state: &FlowState, other: &CodeFrame) -> Option<bool> {
     let &CodeFrame::Inner { base, at, add, .. } = other else { return None };
     let start = state.registers[usize::from(base)];
     let start = match (at, start) {
         (None, value) => value,
         (Some(offset), SymbolicValue::Of(base, from)) => {
-            state.word((base, from.checked_add(offset)?), words)
+            state.word((base, from.checked_add(offset)?))
         }
         (Some(_), SymbolicValue::Unknown) => SymbolicValue::Unknown,
     };
@@ -287,7 +256,7 @@ pub fn by_call(frame: CodeFrame) -> CodeFrame {
 /// State at an address of a graph, before the instruction there, or after the call before it.
 pub fn state_at(
     graph: &Graph,
-    flow: &mut Flow,
+    flow: &Flow,
     CodeAddress { address: FileAddress(address), kind }: CodeAddress,
 ) -> Option<FlowState> {
     match kind {

@@ -1,13 +1,21 @@
 //! The graph of the instructions that are reachable from an address.
 
+use std::ops::Range;
+
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic};
 use rustc_hash::FxHashMap;
 
 use super::effect::{self, Effect, RegisterOp, Successor};
-use crate::code::{Functions, Text};
+use crate::code::{File, Text};
 
 /// No instruction.
 pub const NONE: u32 = u32::MAX;
+
+/// Most instructions of a block: the state at an instruction is derived from that at the first one.
+const LONG: usize = 32;
+
+/// Most blocks of a graph; the states of one take 400 bytes.
+const MAX_BLOCKS: usize = 1 << 15;
 
 /// An instruction.
 #[derive(Clone, Copy, Debug)]
@@ -17,16 +25,21 @@ pub struct GraphNode {
     pub next: u32,
     pub jump: u32,
     pub kind: Successor,
-    /// Several instructions lead here, or none does.
+    /// It is the first of a block: several instructions lead here, or none does, or the block
+    /// before it is long.
     pub is_leader: bool,
     /// A call that may be its function's last one, and never return.
     pub may_be_last: bool,
+    /// The block that contains it.
+    pub block: u32,
 }
 
-/// Reachable instructions.
+/// Reachable instructions. All that follow one of them, by the order of execution, are in the graph.
 #[derive(Debug, Default)]
 pub struct Graph {
     pub nodes: Vec<GraphNode>,
+    /// First instructions of the blocks. A block has all instructions up to the next one's first.
+    blocks: Vec<u32>,
     at: FxHashMap<u64, u32>,
     /// Calls, by return address.
     calls: FxHashMap<u64, u32>,
@@ -34,6 +47,17 @@ pub struct Graph {
     pub is_open: bool,
     /// The limit of instructions was reached.
     pub is_cut: bool,
+    /// Number of instructions before the latest ones were added.
+    old: u32,
+}
+
+/// Extent of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All reachable instructions.
+    All,
+    /// Those up to the first one that leads back to the caller.
+    ToReturn,
 }
 
 /// A multiple of 16 that only padding precedes: the start of the next function or of a loop.
@@ -66,9 +90,7 @@ struct FoundCode<'a> {
 impl Graph {
     /// True if no instruction leads back to the caller.
     pub fn never_returns(&self) -> bool {
-        let returns =
-            |n: &GraphNode| matches!(n.kind, Successor::Return | Successor::Tail | Successor::Open);
-        !self.is_cut && !self.is_open && !self.nodes.iter().any(returns)
+        !self.is_cut && !self.is_open && !self.nodes.iter().any(|n| n.kind.leaves())
     }
 
     /// The instruction at an address.
@@ -103,24 +125,52 @@ impl Graph {
         self.at.keys().copied()
     }
 
-    /// The first instruction of the run that leads to this one.
-    pub fn leader(&self, mut node: u32) -> u32 {
-        while !self.nodes[node as usize].is_leader {
-            node -= 1;
-        }
-        node
+    /// First instruction of the block that contains this one.
+    pub fn leader(&self, node: u32) -> u32 {
+        self.blocks[self.nodes[node as usize].block as usize]
+    }
+
+    /// Number of instructions before the latest ones were added.
+    pub fn old(&self) -> u32 {
+        self.old
+    }
+
+    /// Number of blocks.
+    pub fn block_count(&self) -> u32 {
+        self.blocks.len() as u32
+    }
+
+    /// Instructions of a block.
+    pub fn block(&self, block: u32) -> Range<u32> {
+        let end = self.blocks.get(block as usize + 1).copied();
+        self.blocks[block as usize]..end.unwrap_or(self.nodes.len() as u32)
     }
 
     /// Decodes the instructions that are reachable from an address, at most `limit`. `is_last`
     /// returns true for functions that never return.
     pub fn new(
-        text: Text<'_>,
-        functions: &Functions,
+        file: File<'_>,
         from: u64,
         limit: usize,
+        extent: Extent,
         is_last: &mut dyn FnMut(u64) -> bool,
     ) -> Graph {
         let mut graph = Graph::default();
+        graph.extend(file, from, limit, extent, is_last);
+        graph
+    }
+
+    /// Adds the instructions that are reachable from an address. Those that were there before, and
+    /// their blocks, stay the same: none of them leads to a new one.
+    pub fn extend(
+        &mut self,
+        File { text, functions, .. }: File<'_>,
+        from: u64,
+        limit: usize,
+        extent: Extent,
+        is_last: &mut dyn FnMut(u64) -> bool,
+    ) {
+        self.old = self.nodes.len() as u32;
         let mut factory = InstructionInfoFactory::new();
         let mut todo = vec![from];
         let mut jumps = Vec::new();
@@ -139,15 +189,41 @@ impl Graph {
                 }
             };
             let mut found = FoundCode { todo: &mut todo, jumps: &mut jumps };
-            graph.run(text, start, limit, &mut found, &mut factory, behind);
-        }
-        for (from, target) in jumps {
-            if let Some(&to) = graph.at.get(&target) {
-                graph.nodes[from as usize].jump = to;
-                graph.nodes[to as usize].is_leader = true;
+            self.run(text, start, limit, &mut found, &mut factory, behind);
+            let is_back = |n: &GraphNode| n.kind.leaves();
+            if self.is_cut || extent == Extent::ToReturn && self.nodes.last().is_some_and(is_back) {
+                break;
             }
         }
-        graph
+        for (from, target) in jumps {
+            if let Some(&to) = self.at.get(&target) {
+                self.nodes[from as usize].jump = to;
+                self.lead_to(to);
+            }
+        }
+        for node in self.old..self.nodes.len() as u32 {
+            let this = &mut self.nodes[node as usize];
+            if this.is_leader {
+                self.blocks.push(node);
+            }
+            this.block = self.blocks.len() as u32 - 1;
+        }
+        self.is_cut |= self.blocks.len() > MAX_BLOCKS;
+    }
+
+    /// Removes the instructions that were added last.
+    pub fn shrink(&mut self) {
+        let old = self.old;
+        self.nodes.truncate(old as usize);
+        self.blocks.truncate(self.blocks.partition_point(|&first| first < old));
+        self.at.retain(|_, node| *node < old);
+        self.calls.retain(|_, call| *call < old);
+        self.is_cut = false;
+    }
+
+    /// Several instructions lead to this one.
+    fn lead_to(&mut self, node: u32) {
+        self.nodes[node as usize].is_leader |= node >= self.old;
     }
 
     /// Decodes instructions until a decoded one, or one without a successor.
@@ -170,10 +246,11 @@ impl Graph {
         let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         let mut before = NONE;
+        let mut length = 0;
         loop {
             let ip = decoder.ip();
             if let Some(&decoded) = self.at.get(&ip) {
-                self.nodes[decoded as usize].is_leader = true;
+                self.lead_to(decoded);
                 self.nodes[before as usize].next = decoded;
                 return;
             }
@@ -200,7 +277,7 @@ impl Graph {
                 }
                 Successor::Call => {
                     effect = Effect { lost: effect::SCRATCH, op: RegisterOp::Nothing };
-                    self.calls.insert(next_ip, this);
+                    self.calls.entry(next_ip).or_insert(this);
                 }
                 Successor::Jump(target) | Successor::Branch(target) => {
                     found.jumps.push((this, target));
@@ -209,7 +286,8 @@ impl Graph {
                 Successor::Open | Successor::Tail => self.is_open = true,
                 _ => {}
             }
-            let is_leader = before == NONE;
+            let is_leader = length % LONG == 0;
+            length += 1;
             let behind = match kind {
                 Successor::Fall | Successor::Branch(_) => Behind::More,
                 Successor::Call => behind(&instruction),
@@ -218,7 +296,8 @@ impl Graph {
             let may_be_last = matches!(behind, Behind::Possible);
             let next = NONE;
             let jump = NONE;
-            self.nodes.push(GraphNode { effect, next, jump, kind, is_leader, may_be_last });
+            let block = 0;
+            self.nodes.push(GraphNode { effect, next, jump, kind, is_leader, may_be_last, block });
             self.at.insert(ip, this);
             if before != NONE {
                 self.nodes[before as usize].next = this;
