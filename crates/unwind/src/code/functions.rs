@@ -1,18 +1,30 @@
 //! Bounds of functions, from a file's symbols or its calls.
 
 use object::elf::{FileHeader64, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
-use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
+use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym};
 use object::{LittleEndian, elf};
 
 use super::Text;
 use crate::arch;
 use sys::arch::RELATIVE;
 
-/// Most symbols of a file that are read.
-const MAX_SYMBOLS: usize = 1 << 21;
+/// Most symbols of a file that are read, and most relocations.
+const MAX_READ: usize = 1 << 21;
+
+/// Most functions of a file that symbols describe, and most other starts; 16 MiB in all.
+const MAX_FUNCTIONS: usize = 1 << 19;
+
+/// Most executable segments of a file. Linkers make one or two.
+const MAX_SEGMENTS: usize = 64;
 
 /// Largest code that is searched for references to functions, in bytes.
 const MAX_SEARCHED: u64 = 16 << 20;
+
+/// Symbols or bytes of code that are read in a step of the analysis.
+const READ_IN_A_STEP: usize = 16;
+
+/// A symbol of GHC's run-time code, with the end of its name.
+const HASKELL: &[u8] = b"stg_upd_frame_info\0";
 
 /// Functions of a file.
 #[derive(Debug, Default)]
@@ -26,8 +38,10 @@ pub struct Functions {
     ends: Vec<u64>,
     /// The file contains Haskell functions.
     is_haskell: bool,
-    /// Number of steps that the search took.
-    steps: usize,
+    /// There are more functions or segments than are searched: none is known.
+    are_too_many: bool,
+    /// Number of symbols, relocations and bytes of code that were read.
+    read: usize,
 }
 
 /// Start of the function that contains an address.
@@ -39,30 +53,65 @@ pub enum FunctionStart {
     Likely(u64),
 }
 
+/// More functions than are kept.
+struct TooMany;
+
+/// Sorts a list without duplicates. An error if it is too long.
+fn settle<T: Ord>(list: &mut Vec<T>) -> Result<(), TooMany> {
+    list.sort_unstable();
+    list.dedup();
+    if list.len() > MAX_FUNCTIONS { Err(TooMany) } else { Ok(()) }
+}
+
+/// Adds to a list, which is settled whenever it is twice as long as it may be.
+fn add<T: Ord>(list: &mut Vec<T>, new: T) -> Result<(), TooMany> {
+    if list.len() >= 2 * MAX_FUNCTIONS {
+        settle(list)?;
+    }
+    list.push(new);
+    Ok(())
+}
+
 impl Functions {
-    /// Functions of a file.
+    /// Functions of a file. Time and memory are proportional to the size of its code, symbols and
+    /// relocations, and limited.
     pub fn new(text: Text<'_>, entry: u64) -> Functions {
         let mut functions = Functions::default();
-        functions.add_symbols(text);
-        functions.add_references(text);
-        functions.add_relocations(text);
-        if entry != 0 {
-            functions.starts.push(entry);
-        }
-        let Functions { sized, starts, ends, .. } = &mut functions;
-        sized.sort_unstable();
-        sized.dedup();
-        ends.extend(sized.iter().map(|&(_, end)| end));
-        for list in [starts, ends] {
-            list.sort_unstable();
-            list.dedup();
+        if functions.find(text, entry).is_err() {
+            let read = functions.read;
+            return Functions { are_too_many: true, read, ..Functions::default() };
         }
         functions
     }
 
+    fn find(&mut self, text: Text<'_>, entry: u64) -> Result<(), TooMany> {
+        if text.segments.len() > MAX_SEGMENTS {
+            return Err(TooMany);
+        }
+        self.add_symbols(text)?;
+        self.add_references(text)?;
+        self.add_relocations(text)?;
+        if entry != 0 {
+            self.starts.push(entry);
+        }
+        settle(&mut self.sized)?;
+        settle(&mut self.starts)?;
+        self.ends = self.sized.iter().map(|&(_, end)| end).collect();
+        settle(&mut self.ends)?;
+        self.sized.shrink_to_fit();
+        self.starts.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        Ok(())
+    }
+
+    /// True if there are more functions than are kept: frames of the code are not derived.
+    pub fn are_too_many(&self) -> bool {
+        self.are_too_many
+    }
+
     /// Number of steps that the search took, in the unit of the analysis.
     pub fn steps(&self) -> usize {
-        self.steps
+        self.read / READ_IN_A_STEP
     }
 
     /// True if functions need not be called: GHC's jump to each other, with a stack of their own;
@@ -92,17 +141,20 @@ impl Functions {
         &self.sized
     }
 
-    fn add_symbols(&mut self, text: Text<'_>) -> Option<()> {
-        let header = FileHeader64::<LittleEndian>::parse(text.bytes).ok()?;
-        let endian = header.endian().ok()?;
-        let sections = header.sections(endian, text.bytes).ok()?;
-        let mut left = MAX_SYMBOLS;
+    fn add_symbols(&mut self, text: Text<'_>) -> Result<(), TooMany> {
+        let Some((endian, sections)) = sections(text) else { return Ok(()) };
+        let mut left = MAX_READ;
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             let Ok(symbols) = sections.symbols(endian, text.bytes, kind) else { continue };
-            for symbol in symbols.iter().take(left) {
-                self.is_haskell |= symbol
-                    .name(endian, symbols.strings())
-                    .is_ok_and(|n| n == b"stg_upd_frame_info");
+            let strings = sections.section(symbols.string_section());
+            let strings = strings.and_then(|s| s.data(endian, text.bytes)).unwrap_or_default();
+            let count = symbols.len().min(left);
+            left -= count;
+            self.read += count;
+            for symbol in symbols.iter().take(count) {
+                // Names may be as long as the file, and shared by all symbols.
+                self.is_haskell |=
+                    strings.get(symbol.st_name(endian) as usize..).is_some_and(is_haskell);
                 let at = symbol.st_value(endian);
                 let size = symbol.st_size(endian);
                 if symbol.is_undefined(endian) || text.from(at).is_none() {
@@ -110,21 +162,20 @@ impl Functions {
                 }
                 match symbol.st_type() {
                     STT_FUNC | STT_GNU_IFUNC if size > 0 => {
-                        self.sized.push((at, at.saturating_add(size)));
+                        add(&mut self.sized, (at, at.saturating_add(size)))?;
                     }
-                    STT_FUNC | STT_GNU_IFUNC => self.starts.push(at),
+                    STT_FUNC | STT_GNU_IFUNC => add(&mut self.starts, at)?,
                     // In assembly, functions often have no type; local symbols may be labels.
-                    STT_NOTYPE if !symbol.is_local() => self.starts.push(at),
+                    STT_NOTYPE if !symbol.is_local() => add(&mut self.starts, at)?,
                     _ => {}
                 }
             }
-            left = left.saturating_sub(symbols.len());
         }
-        Some(())
+        Ok(())
     }
 
     /// Adds the targets of direct calls, and addresses that are taken.
-    fn add_references(&mut self, text: Text<'_>) {
+    fn add_references(&mut self, text: Text<'_>) -> Result<(), TooMany> {
         let mut left = MAX_SEARCHED;
         for segment in text.segments {
             let Some(bytes) = text.from(segment.address) else { continue };
@@ -132,32 +183,44 @@ impl Functions {
                 continue;
             }
             left -= bytes.len() as u64;
+            self.read += bytes.len();
+            // A bit for each byte: code has many calls of few functions.
+            let mut is_target = vec![0_u64; bytes.len().div_ceil(64)];
             arch::each_reference(bytes, segment.address, |target| {
-                if target.wrapping_sub(segment.address) < bytes.len() as u64 {
-                    self.starts.push(target);
+                let at = target.wrapping_sub(segment.address);
+                if at < bytes.len() as u64 {
+                    is_target[at as usize / 64] |= 1 << (at % 64);
                 }
             });
+            for (i, mut bits) in (0_u64..).zip(is_target) {
+                while bits != 0 {
+                    let at = i * 64 + u64::from(bits.trailing_zeros());
+                    add(&mut self.starts, segment.address.wrapping_add(at))?;
+                    bits &= bits - 1;
+                }
+            }
         }
+        Ok(())
     }
 
     /// Adds addresses of functions in data that the dynamic loader relocates.
-    fn add_relocations(&mut self, text: Text<'_>) -> Option<()> {
-        let header = FileHeader64::<LittleEndian>::parse(text.bytes).ok()?;
-        let endian = header.endian().ok()?;
-        let sections = header.sections(endian, text.bytes).ok()?;
-        let mut left = MAX_SYMBOLS;
+    fn add_relocations(&mut self, text: Text<'_>) -> Result<(), TooMany> {
+        let Some((endian, sections)) = sections(text) else { return Ok(()) };
+        let mut left = MAX_READ;
         for section in sections.iter() {
             let Ok(Some((entries, _))) = section.rela(endian, text.bytes) else { continue };
-            for entry in entries.iter().take(left) {
+            let count = entries.len().min(left);
+            left -= count;
+            self.read += count;
+            for entry in &entries[..count] {
                 let to = entry.r_addend(endian) as u64;
                 let relative = entry.r_type(endian, false) == RELATIVE;
                 if relative && text.from(to).is_some() {
-                    self.starts.push(to);
+                    add(&mut self.starts, to)?;
                 }
             }
-            left = left.saturating_sub(entries.len());
         }
-        Some(())
+        Ok(())
     }
 
     /// Ranges of the functions that contain an address, innermost first.
@@ -196,3 +259,20 @@ impl Functions {
         }
     }
 }
+
+/// Sections of a file.
+fn sections(
+    text: Text<'_>,
+) -> Option<(LittleEndian, SectionTable<'_, FileHeader64<LittleEndian>>)> {
+    let header = FileHeader64::<LittleEndian>::parse(text.bytes).ok()?;
+    let endian = header.endian().ok()?;
+    Some((endian, header.sections(endian, text.bytes).ok()?))
+}
+
+/// True if a name in a string table is [`HASKELL`].
+fn is_haskell(name: &[u8]) -> bool {
+    name.starts_with(HASKELL)
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,13 +3,13 @@
 use rustc_hash::FxHashMap;
 
 /// Steps of one image, at first and at most: half a second. A step is a decoded instruction and its
-/// evaluations, 200 ns.
+/// evaluations, 250 ns.
 const IMAGE: i64 = 1 << 21;
 
 /// Steps of all images: three seconds.
 const ALL: i64 = 12 << 20;
 
-/// Steps that each lookup adds: 5 µs. So code that is recorded for a long time is analysed, and
+/// Steps that each lookup adds: 6 µs. So code that is recorded for a long time is analysed, and
 /// hostile code costs no more than other code.
 const REFILL: i64 = 24;
 

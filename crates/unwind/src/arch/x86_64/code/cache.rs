@@ -31,6 +31,12 @@ const MAX_FRAMES: usize = 1 << 15;
 /// Largest size of all cached functions, in bytes.
 const MAX_HELD: usize = 24 << 20;
 
+/// Size of a cached function without instructions, in bytes.
+const LEAST_SIZE: usize = 512;
+
+/// Size of an instruction that only addresses within a function lead to, with its states.
+const WITHIN_SIZE: usize = 128;
+
 /// Most instructions that cached calls lead to; one takes 80 bytes.
 const MAX_LED_HELD: usize = 1 << 16;
 
@@ -49,13 +55,19 @@ struct Analysed {
     failures: u8,
     /// Nothing can be added.
     is_full: bool,
+    /// Its size in bytes, roughly.
+    size: usize,
 }
 
 impl Analysed {
-    /// Its size in bytes, roughly.
-    fn size(&self) -> usize {
+    /// Determines its size.
+    fn measure(&mut self) {
         let (states, words) = self.flow.size();
-        256 + self.graph.nodes.len() * 88 + states * 288 + words * 24 + self.paths.size() * 112
+        self.size = LEAST_SIZE
+            + self.graph.nodes.len() * 88
+            + states * 288
+            + words * 24
+            + self.paths.size() * 112;
     }
 
     /// Number of steps that its analysis took so far.
@@ -181,7 +193,7 @@ impl CodeCache {
         if let Some(cached) = self.frames.copied(&key) {
             return cached;
         }
-        if !self.budget.allows(file.image) {
+        if file.functions.are_too_many() || !self.budget.allows(file.image) {
             return None;
         }
         let frame = self.derive(file, at);
@@ -222,7 +234,8 @@ impl CodeCache {
         }
         let graph = self.graph(file, begin, MAX_INSTRUCTIONS, Extent::All, 0);
         let Some(first) = graph.at(begin).filter(|_| !graph.is_cut) else {
-            return Analysed { flow: Flow::cut(), is_full: true, ..Analysed::default() };
+            let flow = Flow::cut();
+            return Analysed { flow, is_full: true, ..Analysed::default() };
         };
         let flow = Flow::new(&graph, first);
         let main = graph.nodes.len() as u32;
@@ -236,11 +249,12 @@ impl CodeCache {
             let flow = Flow::cut();
             return Analysed { flow, is_full: true, ..Analysed::default() };
         }
+        analysed.measure();
         analysed
     }
 
     fn remember(&mut self, key: Key, function: Analysed) {
-        let size = function.size();
+        let size = function.size.max(LEAST_SIZE);
         self.functions.insert(key, function, size);
     }
 
@@ -366,13 +380,15 @@ impl CodeCache {
         if function.graph.at(address).is_none() && !function.is_full {
             let limit = function.main as usize + MAX_WITHIN;
             let is_last = &mut |target| self.is_last(file, target, 0);
-            let Analysed { graph, flow, paths, is_full, .. } = function;
+            let Analysed { graph, flow, paths, is_full, size, .. } = function;
             graph.extend(file, address, limit, Extent::All, is_last);
             let first = graph.at(address);
             let is_whole = !graph.is_cut
                 && first.is_none_or(|f| flow.extend(graph, f) && paths.extend(graph, flow));
+            let added = graph.nodes.len() - graph.old() as usize;
+            *size += added * WITHIN_SIZE;
             if !is_whole {
-                self.spend(file, graph.nodes.len() - graph.old() as usize);
+                self.spend(file, added);
                 graph.shrink();
                 *is_full = true;
             }
@@ -392,7 +408,7 @@ impl CodeCache {
         if let Some(cached) = self.moved.copied(&key) {
             return cached;
         }
-        if !self.budget.allows(file.image) {
+        if file.functions.are_too_many() || !self.budget.allows(file.image) {
             return None;
         }
         let function = self.analysed(file, start);
@@ -416,7 +432,7 @@ impl CodeCache {
         if let Some(cached) = self.between.copied(&key) {
             return cached;
         }
-        if !self.budget.allows(file.image) {
+        if file.functions.are_too_many() || !self.budget.allows(file.image) {
             return None;
         }
         let found = between::called(file, between.after).and_then(|begin| {
@@ -468,7 +484,7 @@ impl CodeCache {
         if one(target) {
             return Leads::There;
         }
-        if !self.budget.allows(file.image) {
+        if file.functions.are_too_many() || !self.budget.allows(file.image) {
             return Leads::Somewhere;
         }
         // By jumps: a tail call, or a separate part of a function.
