@@ -39,13 +39,39 @@ pub struct DebugFrame {
 }
 
 impl DebugFrame {
-    /// Its decompressed contents; `data` is the file.
-    pub fn decompressed(&self, data: &[u8]) -> Option<Vec<u8>> {
+    /// A section with these bytes in the file, and this decompressed size.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn new(range: Range<usize>, compressed: Option<u64>) -> DebugFrame {
+        DebugFrame { range, compressed }
+    }
+
+    /// Its bytes in the file, as they are.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// Decompressed size in bytes that it states, if it is compressed.
+    pub fn compressed(&self) -> Option<u64> {
+        self.compressed
+    }
+
+    /// The contents of a compressed section, at most `most` bytes; `data` is the file.
+    pub fn decompressed(&self, data: &[u8], most: usize) -> Option<Vec<u8>> {
         let bytes = data.get(self.range.clone())?;
-        let Some(length) = self.compressed else { return Some(bytes.to_vec()) };
-        let mut out = Vec::with_capacity(length.min(1 << 20) as usize);
-        let reader = flate2::read::ZlibDecoder::new(bytes);
-        std::io::Read::read_to_end(&mut std::io::Read::take(reader, length), &mut out).ok()?;
+        // zlib lets no input grow by more than 0.1 %: more than that are blocks without contents.
+        let longest = most.saturating_add(most / 512).saturating_add(64);
+        let reader = flate2::read::ZlibDecoder::new(&bytes[..bytes.len().min(longest)]);
+        let mut out = Vec::new();
+        out.try_reserve_exact(most).ok()?;
+        let mut buffer = [0; 16 << 10];
+        let mut reader = std::io::Read::take(reader, most as u64);
+        loop {
+            match std::io::Read::read(&mut reader, &mut buffer).ok()? {
+                0 => break,
+                read => out.extend_from_slice(&buffer[..read]),
+            }
+        }
+        out.shrink_to_fit();
         Some(out)
     }
 }
@@ -77,9 +103,6 @@ pub struct Elf {
     /// `.got`.
     pub got: Option<Section>,
 }
-
-/// Largest `.debug_frame` that is decompressed.
-const MAX_DEBUG_FRAME: u64 = 256 << 20;
 
 type ElfHeader = FileHeader64<LittleEndian>;
 
@@ -220,7 +243,7 @@ fn debug_frame(
         Some((header, offset, size)) => {
             let length = header.ch_size(endian);
             let zlib = header.ch_type(endian) == object::elf::ELFCOMPRESS_ZLIB;
-            if !zlib || length > MAX_DEBUG_FRAME {
+            if !zlib {
                 return None;
             }
             (offset, size, Some(length))

@@ -3,20 +3,25 @@
 //!
 //! Registers have DWARF's numbers, see [`crate::arch`].
 
-use std::cell::OnceCell;
+use std::cell::Cell;
+use std::sync::Arc;
 
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, Encoding, EndianSlice,
-    FrameDescriptionEntry, LittleEndian, Operation, Register, RegisterRule, UnwindContext,
-    UnwindExpression, UnwindSection, UnwindTableRow,
+    BaseAddresses, CfaRule, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, Encoding,
+    EndianSlice, FrameDescriptionEntry, LittleEndian, Operation, Register, RegisterRule, Section,
+    UnwindContext, UnwindExpression, UnwindOffset, UnwindSection, UnwindTableRow,
 };
 
 mod machine;
+mod memory;
 
 use super::arch::{self, BP, COLUMNS, DeliveryContexts, IP, RA, ReturnAddress};
 use super::module::{SectionBytes, Step};
 use machine::Machine;
+pub use memory::TableMemory;
+use memory::{Built, Cost, Index, MAX_DECOMPRESSED, MAX_INDEXED, Slot};
 use sys::catch_panic;
+use sys::image::Bytes;
 
 /// Location of the caller's frame pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +93,11 @@ pub struct Described {
     pub may_deliver: bool,
 }
 
+impl Described {
+    /// That of code without unwind information.
+    const UNCOVERED: Described = Described { rule: Rule::Uncovered, may_deliver: false };
+}
+
 /// The general registers, as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownRegisters {
@@ -120,50 +130,131 @@ impl KnownRegisters {
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type UnwindRow = UnwindTableRow<usize>;
 
+/// A section with call frame information.
+trait Table<'a>: UnwindSection<Slice<'a>> + Section<Slice<'a>> {}
+
+impl<'a> Table<'a> for EhFrame<Slice<'a>> {}
+impl<'a> Table<'a> for DebugFrame<Slice<'a>> {}
+
+/// Largest common information entry (CIE) that is read, in bytes. Compilers write less than 100.
+const MAX_CIE: usize = 4096;
+
+/// Largest entry that is evaluated, with its CIE, in bytes. The largest in rustc has 34 KB.
+const MAX_ENTRY: u64 = 64 << 10;
+
+/// Largest budget of an image for the evaluation of entries, in bytes. An entry of compilers takes
+/// 55 bytes.
+const BUDGET: u64 = 1 << 20;
+
+/// Bytes that each evaluation adds to the budget.
+const REFILL: u64 = 1024;
+
 /// The unwind tables of an image.
 pub struct UnwindTables {
     bases: BaseAddresses,
-    /// `.eh_frame`, and `.eh_frame_hdr` if that has a search table.
-    eh_frame: Option<(SectionBytes, Option<SectionBytes>)>,
-    /// Entries of an `.eh_frame` without a search table, and true if all of it could be read.
-    eh_index: Index,
-    eh_whole: bool,
-    /// Loads `.debug_frame`; called when `.eh_frame` has no entry.
-    debug_frame: Option<Box<dyn Fn() -> Option<SectionBytes> + Send>>,
-    debug_index: OnceCell<Option<(SectionBytes, Index)>>,
+    /// `.eh_frame`, and its search table.
+    eh_frame: Option<(SectionBytes, Search)>,
+    /// `.debug_frame`; used where `.eh_frame` has no entry.
+    debug_frame: Option<(sys::elf::DebugFrame, Arc<Bytes>)>,
+    debug_index: Slot,
+    memory: TableMemory,
+    budget: Cell<u64>,
+    over_budget: Cell<bool>,
 }
 
-/// First addresses and offsets of a section's entries, by address.
-type Index = Vec<(u64, usize)>;
+/// Means to find an entry in `.eh_frame`.
+enum Search {
+    /// `.eh_frame_hdr` with a table as linkers write it: pairs of distances from the section's own
+    /// address, in four bytes each. The number of pairs, and the address of `.eh_frame`.
+    Usual(SectionBytes, usize, u64),
+    /// Another `.eh_frame_hdr` with a table.
+    Other(SectionBytes),
+    /// An index of the section.
+    Index(Slot),
+}
+
+/// Bytes before the table of a usual `.eh_frame_hdr`.
+const TABLE_AT: usize = 12;
+
+impl Search {
+    fn new(hdr: Option<SectionBytes>, bases: &BaseAddresses) -> Search {
+        /// Version 1; pcrel sdata4, udata4, datarel sdata4.
+        const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+        let Some(hdr) = hdr else { return Search::Index(Slot::default()) };
+        let parsed = EhFrameHdr::new(&hdr, LittleEndian).parse(bases, 8);
+        let parsed = parsed.ok().and_then(|h| {
+            let eh_frame = h.eh_frame_ptr().direct();
+            let pairs = h.table()?.iter(bases).size_hint().0;
+            Some((pairs, eh_frame))
+        });
+        match parsed {
+            None => Search::Index(Slot::default()),
+            Some((pairs, Ok(eh_frame)))
+                if hdr.starts_with(&USUAL) && pairs <= (hdr.len() - TABLE_AT) / 8 =>
+            {
+                Search::Usual(hdr, pairs, eh_frame)
+            }
+            Some(_) => Search::Other(hdr),
+        }
+    }
+}
+
+/// Offset in `.eh_frame` of the entry that may contain an address, by a usual search table at
+/// `base`. Takes the same one as gimli.
+fn search(hdr: &[u8], base: u64, mut pairs: usize, eh_frame: u64, address: u64) -> Option<usize> {
+    let table = hdr.get(TABLE_AT..)?.as_chunks::<8>().0.get(..pairs)?;
+    let half = |word: &[u8; 8], at: usize| {
+        let bytes = word[at..].first_chunk::<4>().copied().unwrap_or_default();
+        base.wrapping_add_signed(i32::from_le_bytes(bytes).into())
+    };
+    let mut first = 0;
+    while pairs > 1 {
+        let middle = pairs / 2;
+        match half(&table[first + middle], 0).cmp(&address) {
+            std::cmp::Ordering::Equal => {
+                first += middle;
+                break;
+            }
+            std::cmp::Ordering::Less => {
+                first += middle;
+                pairs -= middle;
+            }
+            std::cmp::Ordering::Greater => pairs = middle,
+        }
+    }
+    usize::try_from(half(table.get(first)?, 4).checked_sub(eh_frame)?).ok()
+}
 
 impl UnwindTables {
-    /// Tables of a file; builds an index for those without one.
+    /// Tables of a file. Indexes of those without one are built when they are needed.
     pub fn new(
         bases: BaseAddresses,
         eh_frame: Option<SectionBytes>,
         eh_frame_hdr: Option<SectionBytes>,
-        debug_frame: Option<Box<dyn Fn() -> Option<SectionBytes> + Send>>,
+        debug_frame: Option<(sys::elf::DebugFrame, Arc<Bytes>)>,
     ) -> UnwindTables {
-        let searchable = |hdr: &SectionBytes| {
-            let parsed = EhFrameHdr::new(hdr, LittleEndian).parse(&bases, 8);
-            parsed.is_ok_and(|h| h.table().is_some())
-        };
-        let hdr = eh_frame_hdr.filter(searchable);
-        let (eh_index, eh_whole) = match (&eh_frame, &hdr) {
-            (Some(frame), None) => {
-                catch_panic(|| index(&eh_section(frame), &bases)).unwrap_or_default()
-            }
-            _ => (Vec::new(), true),
-        };
-        let eh_frame = eh_frame.map(|frame| (frame, hdr));
+        let search = || Search::new(eh_frame_hdr, &bases);
+        let eh_frame = eh_frame.map(|frame| (frame, search()));
         UnwindTables {
             bases,
             eh_frame,
-            eh_index,
-            eh_whole,
             debug_frame,
-            debug_index: OnceCell::new(),
+            debug_index: Slot::default(),
+            memory: TableMemory::default(),
+            budget: Cell::new(BUDGET),
+            over_budget: Cell::new(false),
         }
+    }
+
+    /// The same with the memory of a recording.
+    pub fn with_memory(self, memory: &TableMemory) -> UnwindTables {
+        UnwindTables { memory: memory.clone(), ..self }
+    }
+
+    /// True if a limit has been reached, so that code may have been taken as without unwind
+    /// information that has it.
+    pub fn over_budget(&self) -> bool {
+        self.over_budget.get()
     }
 
     /// Rule of the code at an address.
@@ -174,8 +265,7 @@ impl UnwindTables {
 
     /// Entry for the code at an address.
     pub fn described(&self, context: &mut UnwindContext<usize>, address: u64) -> Described {
-        let uncovered = Described { rule: Rule::Uncovered, may_deliver: false };
-        self.visit(context, address, Shorten).unwrap_or(uncovered)
+        self.visit(context, address, Shorten).unwrap_or(Described::UNCOVERED)
     }
 
     /// One step up by the full entry. `registers` become the caller's, as far as those can be
@@ -226,20 +316,13 @@ impl UnwindTables {
         visitor: V,
     ) -> Option<V::Output> {
         if let Some((section, fde)) = self.eh_entry(address) {
-            return self.row(&section, context, fde, address, visitor);
+            let affords = self.affords(&fde);
+            return affords.then(|| self.row(&section, context, &fde, address, visitor))?;
         }
-        let load = self.debug_frame.as_ref()?;
-        let (bytes, index) = self
-            .debug_index
-            .get_or_init(|| {
-                let bytes = load()?;
-                let (index, _) = catch_panic(|| index(&debug_section(&bytes), &self.bases))?;
-                Some((bytes, index))
-            })
-            .as_ref()?;
-        let section = debug_section(bytes);
-        let fde = find(&section, &self.bases, index, address)?;
-        self.row(&section, context, fde, address, visitor)
+        let built = self.debug_table()?;
+        let section = self.debug_section(&built)?;
+        let fde = self.entry_at(&section, built.index.find(address)?, address)?;
+        self.affords(&fde).then(|| self.row(&section, context, &fde, address, visitor))?
     }
 
     /// True if the entry in `.eh_frame` for the address cannot be read, or the section is so
@@ -249,20 +332,28 @@ impl UnwindTables {
     }
 
     fn is_damaged_at(&self, context: &mut UnwindContext<usize>, address: u64) -> bool {
-        let Some((frame, hdr)) = &self.eh_frame else { return false };
+        let Some((frame, search)) = &self.eh_frame else { return false };
         let section = eh_section(frame);
-        let cie = EhFrame::cie_from_offset;
-        let found = match hdr {
-            Some(hdr) => EhFrameHdr::new(hdr, LittleEndian).parse(&self.bases, 8).and_then(|h| {
-                let table = h.table().ok_or(gimli::Error::NoUnwindInfoForAddress)?;
-                table.fde_for_address(&section, &self.bases, address, cie)
-            }),
-            None => find(&section, &self.bases, &self.eh_index, address)
-                .ok_or(gimli::Error::NoUnwindInfoForAddress),
+        let found = match search {
+            Search::Usual(hdr, ..) | Search::Other(hdr) => {
+                EhFrameHdr::new(hdr, LittleEndian).parse(&self.bases, 8).and_then(|h| {
+                    let table = h.table().ok_or(gimli::Error::NoUnwindInfoForAddress)?;
+                    table.fde_for_address(&section, &self.bases, address, cie)
+                })
+            }
+            Search::Index(slot) => {
+                let Some(built) = self.eh_index(frame, slot) else { return false };
+                match self.eh_entry(address) {
+                    Some((_, fde)) => Ok(fde),
+                    None => return !built.index.is_whole,
+                }
+            }
         };
         match found {
-            Ok(fde) => self.row(&section, context, fde, address, Shorten).is_none(),
-            Err(gimli::Error::NoUnwindInfoForAddress) => !self.eh_whole,
+            Ok(fde) => {
+                self.affords(&fde) && self.row(&section, context, &fde, address, Shorten).is_none()
+            }
+            Err(gimli::Error::NoUnwindInfoForAddress) => false,
             Err(_) => true,
         }
     }
@@ -280,31 +371,121 @@ impl UnwindTables {
 
     /// True if `.eh_frame` has an entry for the address.
     pub fn in_eh_frame(&self, address: u64) -> bool {
-        self.eh_entry(address).is_some()
+        catch_panic(|| self.eh_entry(address).is_some()).unwrap_or(false)
+    }
+
+    fn eh_section(&self) -> Option<EhFrame<Slice<'_>>> {
+        let (frame, _) = self.eh_frame.as_ref()?;
+        Some(eh_section(frame))
     }
 
     fn eh_entry(
         &self,
         address: u64,
     ) -> Option<(EhFrame<Slice<'_>>, FrameDescriptionEntry<Slice<'_>>)> {
-        let (frame, hdr) = self.eh_frame.as_ref()?;
-        let section = eh_section(frame);
-        let fde = match hdr {
-            Some(hdr) => {
-                let hdr = EhFrameHdr::new(hdr, LittleEndian).parse(&self.bases, 8).ok()?;
-                let cie = EhFrame::cie_from_offset;
-                hdr.table()?.fde_for_address(&section, &self.bases, address, cie).ok()?
-            }
-            None => find(&section, &self.bases, &self.eh_index, address)?,
-        };
+        let section = self.eh_section()?;
+        let fde = self.entry_at(&section, self.eh_offset(address)?, address)?;
         Some((section, fde))
     }
 
-    fn row<'a, S: UnwindSection<Slice<'a>>, V: Visitor>(
+    /// Offset of the entry in `.eh_frame` that contains an address, if one does.
+    fn eh_offset(&self, address: u64) -> Option<usize> {
+        let (frame, by) = self.eh_frame.as_ref()?;
+        match by {
+            Search::Usual(hdr, pairs, eh_frame) => {
+                let base = self.bases.eh_frame_hdr.section?;
+                search(hdr, base, *pairs, *eh_frame, address)
+            }
+            Search::Other(hdr) => {
+                let hdr = EhFrameHdr::new(hdr, LittleEndian).parse(&self.bases, 8).ok()?;
+                let table = hdr.table()?;
+                let found = table.lookup(address, &self.bases).ok()?;
+                Some(UnwindOffset::into(table.pointer_to_offset(found).ok()?))
+            }
+            Search::Index(slot) => self.eh_index(frame, slot)?.index.find(address),
+        }
+    }
+
+    /// Index of `.eh_frame`.
+    fn eh_index(&self, frame: &[u8], slot: &Slot) -> Option<Arc<Built>> {
+        self.get(slot, Cost::of_index(frame.len()), || {
+            let index = self.index(&eh_section(&frame[..frame.len().min(MAX_INDEXED)]), frame);
+            Built { decompressed: None, index }
+        })
+    }
+
+    /// Index of `.debug_frame`, and its contents if it is compressed.
+    fn debug_table(&self) -> Option<Arc<Built>> {
+        let (section, file) = self.debug_frame.as_ref()?;
+        let Some(size) = section.compressed() else {
+            let bytes = file.get(section.range())?;
+            return self.get(&self.debug_index, Cost::of_index(bytes.len()), || {
+                let start = debug_section(&bytes[..bytes.len().min(MAX_INDEXED)]);
+                Built { decompressed: None, index: self.index(&start, bytes) }
+            });
+        };
+        let size = usize::try_from(size).ok().filter(|&size| size <= MAX_DECOMPRESSED);
+        let Some(size) = size else {
+            self.over_budget.set(true);
+            return None;
+        };
+        self.get(&self.debug_index, Cost::of_decompressed(size), || {
+            let bytes = section.decompressed(file, size).unwrap_or_default();
+            let index = self.index(&debug_section(&bytes), &bytes);
+            Built { decompressed: Some(bytes), index }
+        })
+    }
+
+    fn debug_section<'a>(&'a self, built: &'a Built) -> Option<DebugFrame<Slice<'a>>> {
+        let (section, file) = self.debug_frame.as_ref()?;
+        let bytes = match &built.decompressed {
+            Some(bytes) => bytes,
+            None => file.get(section.range())?,
+        };
+        Some(debug_section(bytes))
+    }
+
+    fn get(&self, slot: &Slot, cost: Cost, build: impl FnOnce() -> Built) -> Option<Arc<Built>> {
+        let built = self.memory.get(slot, cost, build);
+        if built.as_ref().is_none_or(|built| built.index.is_cut) {
+            self.over_budget.set(true);
+        }
+        built
+    }
+
+    /// The index of a section, of which `all` are the bytes.
+    fn index<'a, S: Table<'a>>(&self, section: &S, all: &[u8]) -> Index {
+        let mut index = catch_panic(|| Index::new(section, &self.bases)).unwrap_or_default();
+        index.is_cut |= section.reader().len() < all.len();
+        index
+    }
+
+    /// The entry at an offset of a section, if it contains an address.
+    fn entry_at<'a, S: Table<'a>>(
+        &self,
+        section: &S,
+        offset: usize,
+        address: u64,
+    ) -> Option<FrameDescriptionEntry<Slice<'a>>> {
+        let fde = section.fde_from_offset(&self.bases, offset.into(), cie).ok()?;
+        fde.contains(address).then_some(fde)
+    }
+
+    /// True if the budget suffices for the evaluation of an entry, which is taken from it.
+    fn affords(&self, fde: &FrameDescriptionEntry<Slice<'_>>) -> bool {
+        let bytes = fde.entry_len().saturating_add(fde.cie().entry_len()) as u64;
+        let budget = (self.budget.get() + REFILL).min(BUDGET);
+        let rest = budget.checked_sub(bytes).filter(|_| bytes <= MAX_ENTRY);
+        self.budget.set(rest.unwrap_or(budget));
+        self.over_budget.set(self.over_budget.get() || rest.is_none());
+        rest.is_some()
+    }
+
+    fn row<'a, S: Table<'a>, V: Visitor>(
         &self,
         section: &S,
         context: &mut UnwindContext<usize>,
-        fde: FrameDescriptionEntry<Slice<'a>>,
+        fde: &FrameDescriptionEntry<Slice<'a>>,
         address: u64,
         visitor: V,
     ) -> Option<V::Output> {
@@ -328,39 +509,24 @@ fn debug_section(bytes: &[u8]) -> DebugFrame<Slice<'_>> {
     section
 }
 
-/// The index of a section, and true if all of it could be read.
-fn index<'a, S: UnwindSection<Slice<'a>>>(section: &S, bases: &BaseAddresses) -> (Index, bool) {
-    let mut index = Vec::new();
-    let mut whole = true;
-    let mut entries = section.entries(bases);
-    loop {
-        match entries.next() {
-            Ok(Some(CieOrFde::Fde(partial))) => match partial.parse(S::cie_from_offset) {
-                Ok(fde) => index.push((fde.initial_address(), fde.offset())),
-                Err(_) => whole = false,
-            },
-            Ok(Some(CieOrFde::Cie(_))) => {}
-            Ok(None) => break,
-            Err(_) => {
-                whole = false;
-                break;
-            }
-        }
-    }
-    index.sort_unstable();
-    (index, whole)
-}
-
-fn find<'a, S: UnwindSection<Slice<'a>>>(
+/// The CIE at an offset, if it is not too large: each entry that is read takes it.
+fn cie<'a, S: Table<'a>>(
     section: &S,
     bases: &BaseAddresses,
-    index: &[(u64, usize)],
-    address: u64,
-) -> Option<FrameDescriptionEntry<Slice<'a>>> {
-    let at = index.partition_point(|&(start, _)| start <= address).checked_sub(1)?;
-    let offset = S::Offset::from(index[at].1);
-    let fde = section.fde_from_offset(bases, offset, S::cie_from_offset).ok()?;
-    fde.contains(address).then_some(fde)
+    offset: S::Offset,
+) -> gimli::Result<CommonInformationEntry<Slice<'a>>> {
+    let at: usize = UnwindOffset::into(offset);
+    let bytes = section.reader().slice();
+    let length = bytes.get(at..).and_then(|bytes| bytes.first_chunk::<4>());
+    match length.map(|length| u32::from_le_bytes(*length)) {
+        // All ones: a length of 64 bits follows.
+        Some(length) if length as usize <= MAX_CIE || length == u32::MAX => {
+            let cie = section.cie_from_offset(bases, offset)?;
+            let is_small = cie.entry_len() <= MAX_CIE;
+            if is_small { Ok(cie) } else { Err(gimli::Error::NotCieId(at as u64)) }
+        }
+        _ => Err(gimli::Error::NotCieId(at as u64)),
+    }
 }
 
 /// Processes a row of a table.

@@ -29,7 +29,7 @@ use sys::{FileAddress, FileOffset, ProcessAddress, ThreadId};
 
 use memo::Memo;
 pub use memo::{Kept, SLOTS};
-use module::{ModuleUnwinder, RuleCache};
+use module::{Modules, RuleCache};
 use walk::{StackCopy, Walk};
 
 /// Most frames of a user stack.
@@ -291,8 +291,7 @@ pub fn chain_frames(
 /// The unwinder of a recording.
 #[derive(Default)]
 pub struct Unwinder {
-    /// By image.
-    modules: Vec<Option<Box<ModuleUnwinder>>>,
+    modules: Modules,
     rules: RuleCache,
     memo: Memo,
     /// A caller's frame pointer was unknown in the current walk.

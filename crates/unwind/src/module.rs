@@ -9,14 +9,14 @@ use std::sync::Arc;
 use gimli::{BaseAddresses, UnwindContext};
 
 use super::arch::{self, BP, CodeFrame, ENTRY_CFA, Moved, SIGRETURN, SP};
-use super::cfi::{Described, KnownRegisters, Rule, Saved, UnwindTables};
+use super::cfi::{Described, KnownRegisters, Rule, Saved, TableMemory, UnwindTables};
 use super::code::{Between, File, Functions, Leads, Text};
-use crate::{AddressKind, CodeAddress};
+use crate::{AddressKind, CodeAddress, Unwinder};
 use facts::FactCache;
 pub use facts::{Fact, FactKind};
 use sys::FileAddress;
 use sys::catch_panic;
-use sys::elf::{Section, Segment};
+use sys::elf::{Elf, Section, Segment};
 use sys::image::{Bytes, Loaded};
 use sys::record::Regs;
 
@@ -52,6 +52,13 @@ pub enum Step {
 pub struct SectionBytes {
     bytes: Arc<Bytes>,
     range: Range<usize>,
+}
+
+impl SectionBytes {
+    /// A part of a file.
+    pub fn part(bytes: &Arc<Bytes>, range: Range<usize>) -> SectionBytes {
+        SectionBytes { bytes: bytes.clone(), range }
+    }
 }
 
 impl From<Vec<u8>> for SectionBytes {
@@ -180,6 +187,41 @@ impl RuleCache {
     }
 }
 
+/// The unwinders of a recording's images.
+#[derive(Default)]
+pub struct Modules {
+    /// By image.
+    all: Vec<Option<Box<ModuleUnwinder>>>,
+    memory: TableMemory,
+}
+
+impl Modules {
+    /// True if the unwinder of an image exists.
+    pub fn has(&self, image: u32) -> bool {
+        self.all.get(image as usize).is_some_and(Option::is_some)
+    }
+
+    /// The unwinder of an image.
+    pub fn get(&mut self, image: u32, path: &str, loaded: &Loaded) -> &ModuleUnwinder {
+        let at = image as usize;
+        if self.all.len() <= at {
+            self.all.resize_with(at + 1, || None);
+        }
+        let memory = &self.memory;
+        let new = || ModuleUnwinder::of(image, path, &loaded.elf, &loaded.bytes, memory);
+        self.all[at].get_or_insert_with(|| Box::new(new()))
+    }
+}
+
+impl Unwinder {
+    /// Images whose unwind information exceeded a limit of memory or time: some of their code may
+    /// have been taken as without unwind information.
+    pub fn images_over_budget(&self) -> impl Iterator<Item = u32> {
+        let all = self.modules.all.iter().flatten();
+        all.filter(|module| module.over_budget()).map(|module| module.image)
+    }
+}
+
 /// Unwinds through one image, in the address space of its file.
 pub struct ModuleUnwinder {
     image: u32,
@@ -199,16 +241,21 @@ pub struct ModuleUnwinder {
 const MAX_SEARCHED: usize = 16 << 20;
 
 impl ModuleUnwinder {
-    /// An unwinder for an image; builds an index if the file has none.
+    /// An unwinder for an image, with memory of its own.
+    #[cfg(test)]
     pub fn new(image: u32, path: &str, loaded: &Loaded) -> ModuleUnwinder {
-        let elf = &loaded.elf;
-        let bytes =
-            |s: &Section| SectionBytes { bytes: loaded.bytes.clone(), range: s.range.clone() };
-        let debug_frame = elf.debug_frame.clone().map(|section| {
-            let file = loaded.bytes.clone();
-            let load = move || Some(section.decompressed(&file)?.into());
-            Box::new(load) as Box<dyn Fn() -> Option<SectionBytes> + Send>
-        });
+        ModuleUnwinder::of(image, path, &loaded.elf, &loaded.bytes, &TableMemory::default())
+    }
+
+    fn of(
+        image: u32,
+        path: &str,
+        elf: &Elf,
+        file: &Arc<Bytes>,
+        memory: &TableMemory,
+    ) -> ModuleUnwinder {
+        let bytes = |s: &Section| SectionBytes::part(file, s.range.clone());
+        let debug_frame = elf.debug_frame.clone().map(|section| (section, file.clone()));
         let address = |s: &Option<Section>| s.as_ref().map_or(0, |s| s.address);
         let bases = BaseAddresses::default()
             .set_eh_frame_hdr(address(&elf.eh_frame_hdr))
@@ -220,10 +267,10 @@ impl ModuleUnwinder {
         let tables = UnwindTables::new(bases, frame.map(bytes), hdr.map(bytes), debug_frame);
         ModuleUnwinder {
             image,
-            tables,
-            sigreturn: sigreturn(path, loaded),
+            tables: tables.with_memory(memory),
+            sigreturn: sigreturn(path, elf, file),
             is_go: elf.is_go,
-            file: loaded.bytes.clone(),
+            file: file.clone(),
             segments: elf.segments.clone(),
             entry: elf.entry,
             functions: OnceCell::new(),
@@ -254,6 +301,11 @@ impl ModuleUnwinder {
         let before = file.get(next.saturating_sub(arch::GO_BEFORE).max(begin)..next)?;
         let after = file.get(next..file.len().min(next.saturating_add(arch::GO_AFTER)))?;
         arch::go_rule(address, before, after)
+    }
+
+    /// True if its unwind information exceeded a limit of memory or time.
+    pub fn over_budget(&self) -> bool {
+        self.tables.over_budget()
     }
 
     /// True if the address is the return address of signal handlers.
@@ -543,15 +595,15 @@ fn restored(registers: &mut KnownRegisters, read: &mut impl FnMut(u64) -> Result
     Step::Interrupted(ip)
 }
 
-fn sigreturn(path: &str, loaded: &Loaded) -> Option<u64> {
-    let text = loaded.elf.text.as_ref()?;
+fn sigreturn(path: &str, elf: &Elf, file: &[u8]) -> Option<u64> {
+    let text = elf.text.as_ref()?;
     let name = path.rsplit('/').next().unwrap_or(path);
     let is_libc = arch::SIGRETURN_FILES.iter().any(|l| name.starts_with(l));
-    let is_static = !loaded.elf.has_interpreter && loaded.elf.entry != 0;
+    let is_static = !elf.has_interpreter && elf.entry != 0;
     if !(is_libc || is_static) || text.range.len() > MAX_SEARCHED {
         return None;
     }
-    let bytes = loaded.bytes.get(text.range.clone())?;
+    let bytes = file.get(text.range.clone())?;
     let at = bytes.windows(SIGRETURN.len()).position(|w| w == SIGRETURN)?;
     Some(text.address + at as u64)
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::arch::{BP, RED_ZONE, SP};
 use super::cfi::KnownRegisters;
 use super::memo::{Lead, Reads, Visited};
-use super::module::{ModuleUnwinder, Step};
+use super::module::{ModuleUnwinder, Modules, Step};
 use super::{ElfPlace, Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate};
 use crate::{AddressKind, CodeAddress};
 use sys::image::{Images, Loaded, State};
@@ -325,22 +325,17 @@ fn put_by_the_kernel(frames: &mut [Frame], mut frame: Frame) -> Frame {
 /// The unwinder of the image that contains a frame, and the frame's address in the image; `None` if
 /// that is not an ELF file that could be opened.
 pub(super) fn module_of<'m>(
-    modules: &'m mut Vec<Option<Box<ModuleUnwinder>>>,
+    modules: &'m mut Modules,
     frame: Frame,
     images: &Images,
 ) -> Option<(&'m ModuleUnwinder, CodeAddress)> {
     let ElfPlace { image, address, .. } = frame.place.in_elf()?;
     let of = images.get(image);
     let State::Elf(loaded) = &of.state else { return None };
-    let at = image as usize;
-    if modules.len() <= at {
-        modules.resize_with(at + 1, || None);
-    }
-    if modules[at].is_none() && images.lacks() {
+    if !modules.has(image) && images.lacks() {
         return None;
     }
-    let module =
-        modules[at].get_or_insert_with(|| Box::new(ModuleUnwinder::new(image, &of.path, loaded)));
+    let module = modules.get(image, &of.path, loaded);
     Some((module, CodeAddress { address: address.plus(frame.kind.offset()), kind: frame.kind }))
 }
 

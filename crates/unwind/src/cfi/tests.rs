@@ -104,3 +104,5 @@ proptest! {
         let _ = tables.step(&mut context, START + 16, &mut registers, &mut read);
     }
 }
+
+mod bounds;
