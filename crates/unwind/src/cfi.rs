@@ -9,22 +9,25 @@ use std::sync::Arc;
 use gimli::{
     BaseAddresses, CfaRule, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, Encoding,
     EndianSlice, FrameDescriptionEntry, LittleEndian, Operation, Register, RegisterRule, Section,
-    UnwindContext, UnwindExpression, UnwindOffset, UnwindSection, UnwindTableRow,
+    UnwindContextStorage, UnwindExpression, UnwindOffset, UnwindSection, UnwindTableRow,
 };
 
 mod machine;
 mod memory;
+mod rows;
 
 use super::arch::{self, BP, COLUMNS, DeliveryContexts, IP, RA, ReturnAddress};
 use super::module::{SectionBytes, Step};
 use machine::Machine;
 pub use memory::TableMemory;
 use memory::{Built, Cost, Index, MAX_DECOMPRESSED, MAX_INDEXED, Slot};
+pub use rows::Rows;
+use rows::{Found, MAX_ROWS, TableId};
 use sys::catch_panic;
 use sys::image::Bytes;
 
 /// Location of the caller's frame pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Saved {
     /// Unchanged.
     Same,
@@ -128,13 +131,25 @@ impl KnownRegisters {
 }
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
-type UnwindRow = UnwindTableRow<usize>;
 
 /// A section with call frame information.
 trait Table<'a>: UnwindSection<Slice<'a>> + Section<Slice<'a>> {}
 
 impl<'a> Table<'a> for EhFrame<Slice<'a>> {}
 impl<'a> Table<'a> for DebugFrame<Slice<'a>> {}
+
+/// Storage for a row: less than gimli's, which is cleared for each entry. Compilers describe the
+/// general registers, and save no more than some vector registers.
+#[derive(Debug)]
+pub struct RowStorage;
+
+impl UnwindContextStorage<usize> for RowStorage {
+    type Rules = [(Register, RegisterRule<usize>); COLUMNS + 32];
+    type Stack = Box<[UnwindTableRow<usize, RowStorage>; 4]>;
+}
+
+/// Working memory for the evaluation of rows.
+pub type UnwindContext<C = RowStorage> = gimli::UnwindContext<usize, C>;
 
 /// Largest common information entry (CIE) that is read, in bytes. Compilers write less than 100.
 const MAX_CIE: usize = 4096;
@@ -259,20 +274,122 @@ impl UnwindTables {
 
     /// Rule of the code at an address.
     #[cfg(test)]
-    pub fn rule(&self, context: &mut UnwindContext<usize>, address: u64) -> Rule {
+    pub fn rule<C: UnwindContextStorage<usize>>(
+        &self,
+        context: &mut UnwindContext<C>,
+        address: u64,
+    ) -> Rule {
         self.described(context, address).rule
     }
 
     /// Entry for the code at an address.
-    pub fn described(&self, context: &mut UnwindContext<usize>, address: u64) -> Described {
+    #[cfg(test)]
+    pub fn described<C: UnwindContextStorage<usize>>(
+        &self,
+        context: &mut UnwindContext<C>,
+        address: u64,
+    ) -> Described {
         self.visit(context, address, Shorten).unwrap_or(Described::UNCOVERED)
+    }
+
+    /// Entry for the code at an address of this image, from the cached rows of its function, which
+    /// are evaluated if they are not cached.
+    pub fn described_in(
+        &self,
+        image: u32,
+        rows: &mut Rows,
+        context: &mut UnwindContext,
+        address: u64,
+    ) -> Described {
+        let found = catch_panic(|| self.find_row(image, rows, context, address));
+        found.flatten().unwrap_or(Described::UNCOVERED)
+    }
+
+    fn find_row(
+        &self,
+        image: u32,
+        rows: &mut Rows,
+        context: &mut UnwindContext,
+        address: u64,
+    ) -> Option<Described> {
+        if let Some(offset) = self.eh_offset(address) {
+            let table = TableId::new(image, false);
+            match rows.find(table, offset, address) {
+                Some(Found::Row(described)) => return described,
+                Some(Found::Outside) => {}
+                None => {
+                    let section = self.eh_section()?;
+                    if let Some(fde) = self.entry_at(&section, offset, address) {
+                        return self.rows_of(&section, context, &fde, address, (table, rows));
+                    }
+                }
+            }
+        }
+        let built = self.debug_table()?;
+        let offset = built.index.find(address)?;
+        let table = TableId::new(image, true);
+        match rows.find(table, offset, address) {
+            Some(Found::Row(described)) => described,
+            Some(Found::Outside) => None,
+            None => {
+                let section = self.debug_section(&built)?;
+                let fde = self.entry_at(&section, offset, address)?;
+                self.rows_of(&section, context, &fde, address, (table, rows))
+            }
+        }
+    }
+
+    /// Evaluates and stores all rows of an entry; returns that of an address.
+    fn rows_of<'a, S: Table<'a>>(
+        &self,
+        section: &S,
+        context: &mut UnwindContext,
+        fde: &FrameDescriptionEntry<Slice<'a>>,
+        address: u64,
+        (table, rows): (TableId, &mut Rows),
+    ) -> Option<Described> {
+        if !self.affords(fde) {
+            return None;
+        }
+        let encoding = fde.cie().encoding();
+        let code = (fde.initial_address(), fde.end_address());
+        let mut found = None;
+        let all = rows.keep(table, fde.offset(), code, |rows| {
+            let Ok(mut evaluated) = fde.rows(section, &self.bases, context) else {
+                rows.push((code.0, None));
+                return true;
+            };
+            let mut end = code.0;
+            while rows.len() < MAX_ROWS {
+                match evaluated.next_row() {
+                    Ok(Some(row)) if row.start_address() < code.1 => {
+                        let described = Some(Shorten.visit(section, row, encoding));
+                        if row.contains(address) {
+                            found = described;
+                        }
+                        end = row.end_address();
+                        let is_new = rows.last().is_none_or(|last| last.1 != described);
+                        if is_new && row.start_address() < end {
+                            rows.push((row.start_address(), described));
+                        }
+                    }
+                    Ok(_) => return true,
+                    Err(_) => {
+                        rows.push((end, None));
+                        return true;
+                    }
+                }
+            }
+            false
+        });
+        if all { found } else { self.row(section, context, fde, address, Shorten) }
     }
 
     /// One step up by the full entry. `registers` become the caller's, as far as those can be
     /// determined.
-    pub fn step(
+    pub fn step<C: UnwindContextStorage<usize>>(
         &self,
-        context: &mut UnwindContext<usize>,
+        context: &mut UnwindContext<C>,
         address: u64,
         registers: &mut KnownRegisters,
         read: &mut dyn FnMut(u64) -> Result<u64, ()>,
@@ -294,24 +411,24 @@ impl UnwindTables {
 
     /// True if the tables have an entry that begins at this address, and none for the byte before
     /// it.
-    pub fn begins_alone(&self, context: &mut UnwindContext<usize>, address: u64) -> bool {
+    pub fn begins_alone(&self, context: &mut UnwindContext, address: u64) -> bool {
         self.visit(context, address.wrapping_sub(1), Shorten).is_none()
             && self.visit(context, address, Shorten).is_some()
     }
 
     /// Looks up the row of the code at an address. Damaged tables count as missing.
-    fn visit<V: Visitor>(
+    fn visit<V: Visitor, C: UnwindContextStorage<usize>>(
         &self,
-        context: &mut UnwindContext<usize>,
+        context: &mut UnwindContext<C>,
         address: u64,
         visitor: V,
     ) -> Option<V::Output> {
         catch_panic(|| self.look_up(context, address, visitor)).flatten()
     }
 
-    fn look_up<V: Visitor>(
+    fn look_up<V: Visitor, C: UnwindContextStorage<usize>>(
         &self,
-        context: &mut UnwindContext<usize>,
+        context: &mut UnwindContext<C>,
         address: u64,
         visitor: V,
     ) -> Option<V::Output> {
@@ -327,11 +444,11 @@ impl UnwindTables {
 
     /// True if the entry in `.eh_frame` for the address cannot be read, or the section is so
     /// damaged that it may have had one.
-    pub fn is_damaged(&self, context: &mut UnwindContext<usize>, address: u64) -> bool {
+    pub fn is_damaged(&self, context: &mut UnwindContext, address: u64) -> bool {
         catch_panic(|| self.is_damaged_at(context, address)).unwrap_or(true)
     }
 
-    fn is_damaged_at(&self, context: &mut UnwindContext<usize>, address: u64) -> bool {
+    fn is_damaged_at(&self, context: &mut UnwindContext, address: u64) -> bool {
         let Some((frame, search)) = &self.eh_frame else { return false };
         let section = eh_section(frame);
         let found = match search {
@@ -481,10 +598,10 @@ impl UnwindTables {
         rest.is_some()
     }
 
-    fn row<'a, S: Table<'a>, V: Visitor>(
+    fn row<'a, S: Table<'a>, V: Visitor, C: UnwindContextStorage<usize>>(
         &self,
         section: &S,
-        context: &mut UnwindContext<usize>,
+        context: &mut UnwindContext<C>,
         fde: &FrameDescriptionEntry<Slice<'a>>,
         address: u64,
         visitor: V,
@@ -533,10 +650,10 @@ fn cie<'a, S: Table<'a>>(
 trait Visitor {
     type Output;
 
-    fn visit<'a, S: UnwindSection<Slice<'a>>>(
+    fn visit<'a, S: UnwindSection<Slice<'a>>, C: UnwindContextStorage<usize>>(
         self,
         section: &S,
-        row: &UnwindRow,
+        row: &UnwindTableRow<usize, C>,
         encoding: Encoding,
     ) -> Self::Output;
 }
@@ -547,10 +664,10 @@ struct Shorten;
 impl Visitor for Shorten {
     type Output = Described;
 
-    fn visit<'a, S: UnwindSection<Slice<'a>>>(
+    fn visit<'a, S: UnwindSection<Slice<'a>>, C: UnwindContextStorage<usize>>(
         self,
         section: &S,
-        row: &UnwindRow,
+        row: &UnwindTableRow<usize, C>,
         encoding: Encoding,
     ) -> Described {
         let rule = shorten(section, row, encoding).unwrap_or(Rule::Evaluate);
@@ -560,9 +677,9 @@ impl Visitor for Shorten {
     }
 }
 
-fn shorten<'a, S: UnwindSection<Slice<'a>>>(
+fn shorten<'a, S: UnwindSection<Slice<'a>>, C: UnwindContextStorage<usize>>(
     section: &S,
-    row: &UnwindRow,
+    row: &UnwindTableRow<usize, C>,
     encoding: Encoding,
 ) -> Option<Rule> {
     let ra = match arch::return_address(row.register(Register(RA.into())))? {

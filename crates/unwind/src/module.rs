@@ -6,10 +6,12 @@ use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gimli::{BaseAddresses, UnwindContext};
+use gimli::BaseAddresses;
 
 use super::arch::{self, BP, CodeFrame, ENTRY_CFA, Moved, SIGRETURN, SP};
-use super::cfi::{Described, KnownRegisters, Rule, Saved, TableMemory, UnwindTables};
+use super::cfi::{
+    Described, KnownRegisters, Rows, Rule, Saved, TableMemory, UnwindContext, UnwindTables,
+};
 use super::code::{Between, File, Functions, Leads, Text};
 use crate::{AddressKind, CodeAddress, Unwinder};
 use facts::FactCache;
@@ -76,21 +78,11 @@ impl std::ops::Deref for SectionBytes {
     }
 }
 
-/// Entries of the rule cache; one takes 40 bytes.
-const ENTRIES: usize = 1 << 13;
-
-#[derive(Clone, Copy)]
-struct CacheEntry {
-    address: u64,
-    /// One more than the image's number; 0: empty.
-    image: u32,
-    rule: Rule,
-}
-
 /// Cached rules of all images, and working memory for lookups.
+#[derive(Default)]
 pub struct RuleCache {
-    entries: Vec<CacheEntry>,
-    context: UnwindContext<usize>,
+    rows: Rows,
+    context: UnwindContext,
     /// Cached results about code without unwind information.
     code: arch::CodeCache,
     facts: FactCache,
@@ -98,28 +90,10 @@ pub struct RuleCache {
     closed: bool,
     /// A result was needed that is not cached.
     lacking: bool,
-    /// Number of rules found in the cache.
+    /// Number of rules found in the cache of addresses.
     pub hits: u64,
-    /// Number of rules looked up in the tables.
+    /// Number of rules looked up in the rows of functions or in the tables.
     pub misses: u64,
-}
-
-impl Default for RuleCache {
-    fn default() -> Self {
-        let empty = CacheEntry { address: 0, image: 0, rule: Rule::Uncovered };
-        let context = UnwindContext::new();
-        let code = arch::CodeCache::default();
-        RuleCache {
-            entries: vec![empty; ENTRIES],
-            context,
-            code,
-            facts: FactCache::default(),
-            closed: false,
-            lacking: false,
-            hits: 0,
-            misses: 0,
-        }
-    }
 }
 
 impl RuleCache {
@@ -164,25 +138,27 @@ impl RuleCache {
     }
 
     /// The rule of an address in an image, or of the call before it.
+    #[inline]
     pub(super) fn rule(&mut self, module: &ModuleUnwinder, at: CodeAddress) -> Rule {
         // The byte before a return address is no instruction's first: the two never share a rule.
         let address = at.lookup().0;
-        let image = module.image;
-        // Code is dense and aligned; the multiplication spreads its addresses.
-        let key = (address ^ u64::from(image) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let entry = &mut self.entries[(key >> (64 - ENTRIES.ilog2())) as usize];
-        if (entry.address, entry.image) == (address, image + 1) {
+        if let Some(rule) = self.rows.at(module.image, address) {
             self.hits += 1;
-            return entry.rule;
+            return rule;
         }
-        if self.closed {
-            self.lacking = true;
+        self.look_up(module, at)
+    }
+
+    #[cold]
+    fn look_up(&mut self, module: &ModuleUnwinder, at: CodeAddress) -> Rule {
+        let address = at.lookup().0;
+        if self.lacks() {
             return Rule::Uncovered;
         }
         self.misses += 1;
-        let tables = || module.described(&mut self.context, address, at.address.0);
+        let tables = || module.described(&mut self.rows, &mut self.context, address, at.address.0);
         let rule = module.go_rule(address).unwrap_or_else(tables);
-        *entry = CacheEntry { address, image: image + 1, rule };
+        self.rows.keep_at(module.image, address, rule);
         rule
     }
 }
@@ -279,8 +255,15 @@ impl ModuleUnwinder {
 
     /// The rule of the tables for an address, unless the code from `next` on is about to return to
     /// an exception's handler.
-    fn described(&self, context: &mut UnwindContext<usize>, address: u64, next: u64) -> Rule {
-        let Described { rule, may_deliver } = self.tables.described(context, address);
+    fn described(
+        &self,
+        rows: &mut Rows,
+        context: &mut UnwindContext,
+        address: u64,
+        next: u64,
+    ) -> Rule {
+        let described = self.tables.described_in(self.image, rows, context, address);
+        let Described { rule, may_deliver } = described;
         if may_deliver && arch::delivers(self.text(), next) {
             let start = || self.tables.start(address).filter(|&start| start < next);
             let start = if address == next { None } else { start() };

@@ -2,10 +2,10 @@
 
 use gimli::{
     CfaRule, Encoding, Evaluation, EvaluationResult, EvaluationStorage, Location, Piece, Register,
-    RegisterRule, UnwindExpression, UnwindSection, Value,
+    RegisterRule, UnwindContextStorage, UnwindExpression, UnwindSection, UnwindTableRow, Value,
 };
 
-use super::{KnownRegisters, Slice, Step, UnwindRow, Visitor};
+use super::{KnownRegisters, Slice, Step, Visitor};
 use crate::arch::{COLUMNS, RA, SP};
 
 /// Restores the caller's registers by all rules of a row.
@@ -20,10 +20,10 @@ pub(super) struct Machine<'m> {
 impl Visitor for Machine<'_> {
     type Output = Result<KnownRegisters, Step>;
 
-    fn visit<'a, S: UnwindSection<Slice<'a>>>(
+    fn visit<'a, S: UnwindSection<Slice<'a>>, C: UnwindContextStorage<usize>>(
         mut self,
         section: &S,
-        row: &UnwindRow,
+        row: &UnwindTableRow<usize, C>,
         encoding: Encoding,
     ) -> Self::Output {
         let cfa = match row.cfa() {

@@ -106,3 +106,4 @@ proptest! {
 }
 
 mod bounds;
+mod functions;

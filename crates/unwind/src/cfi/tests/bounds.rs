@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use super::super::memory::{self, MAX_BUILDS, MAX_BYTES, MAX_ENTRIES};
+use super::super::rows::MAX_ROWS;
 use super::*;
 
 /// A `.debug_frame`, or an `.eh_frame`.
@@ -49,15 +50,16 @@ fn plain(contents: Vec<u8>, memory: &TableMemory) -> UnwindTables {
     UnwindTables::new(BaseAddresses::default(), frame, None, None).with_memory(memory)
 }
 
-/// Looks up rules of images.
+/// Looks up rules of images by what is cached, as while recording.
 #[derive(Default)]
 struct Lookups {
-    context: UnwindContext<usize>,
+    rows: Rows,
+    context: UnwindContext,
 }
 
 impl Lookups {
-    fn rule(&mut self, _image: u32, tables: &UnwindTables, address: u64) -> Rule {
-        tables.rule(&mut self.context, address)
+    fn rule(&mut self, image: u32, tables: &UnwindTables, address: u64) -> Rule {
+        tables.described_in(image, &mut self.rows, &mut self.context, address).rule
     }
 }
 
@@ -209,6 +211,40 @@ fn alternating_cies_do_not_make_an_index_quadratic() {
     assert!(entries * 4000 <= 5 * size, "{entries} entries of {size} bytes");
 }
 
+/// An entry with more rows than are stored: each of its addresses has the right rule, as long as
+/// the budget lasts.
+#[test]
+fn an_entry_with_very_many_rows_costs_a_bounded_amount() {
+    let memory = TableMemory::default();
+    // Each byte of code has a row: advance by 1, and set the CFA.
+    let rows = MAX_ROWS + 1000;
+    let mut instructions: Vec<u8> =
+        (0..rows).flat_map(|i| [0x41, 0x0e, 16 + i as u8 % 2]).collect();
+    instructions.push(0);
+    let size = instructions.len() as u64;
+    let mut bytes = section(Kind::Eh, START, 1, &instructions);
+    let of_code = section(Kind::Eh, START, 0, &[]).len() + 16;
+    bytes[of_code..of_code + 8].copy_from_slice(&(rows as u64).to_le_bytes());
+    let tables = plain(bytes, &memory);
+    let mut lookups = Lookups::default();
+    let lookups_made = 10_000;
+    let mut right = 0;
+    for number in 0..lookups_made {
+        let at = 1 + number * 31 % (rows as u64 - 1);
+        let cfa = 16 + (at - 1) as i32 % 2;
+        match lookups.rule(1, &tables, START + at) {
+            Rule::Uncovered => {}
+            rule => {
+                right += 1;
+                let bp = Saved::Same;
+                assert_eq!(rule, Rule::Offset { register: SP, cfa, bp, ra: ReturnAddress });
+            }
+        }
+    }
+    assert!(right > 0 && right * size <= BUDGET + lookups_made * REFILL, "{right}");
+    assert!(tables.over_budget() && lookups.rows.bytes() <= 8 << 20);
+}
+
 #[test]
 fn an_entry_that_is_too_large_is_not_evaluated() {
     let memory = TableMemory::default();
@@ -218,6 +254,43 @@ fn an_entry_that_is_too_large_is_not_evaluated() {
         assert_eq!(lookups.rule(image, &tables, START), rule);
         assert_eq!(tables.over_budget(), rule == Rule::Uncovered);
     }
+}
+
+/// More different rules than are numbered, several times.
+#[test]
+fn any_number_of_different_rules_is_told_apart() {
+    let memory = TableMemory::default();
+    let functions = 40_000u64;
+    let mut bytes = section(Kind::Eh, START, 0, &[]);
+    for number in 0..functions {
+        // The CFA is rsp + 16384 + number, in three bytes.
+        let [low, high] = [number & 127 | 128, number >> 7 & 127 | 128].map(|b| b as u8);
+        let cfa = [0x0e, low, high, 1 + (number >> 14) as u8];
+        let function = section(Kind::Eh, START + number * 16, 1, &cfa);
+        // The offset of its CIE, backwards.
+        let at = section(Kind::Eh, START, 0, &[]).len();
+        let length = bytes.len() as u32 + 4;
+        bytes.extend(&function[at..at + 4]);
+        bytes.extend(length.to_le_bytes());
+        bytes.extend(&function[at + 8..]);
+    }
+    let tables = plain(bytes, &memory);
+    let mut rows = Rows::default();
+    let mut context = UnwindContext::new_in();
+    let mut most = 0;
+    for number in (0..functions).chain(0..functions).chain(0..100) {
+        let address = START + number * 16;
+        let cached = rows.at(1, address);
+        let rule = tables.described_in(1, &mut rows, &mut context, address).rule;
+        let cfa = 16384 + number as i32;
+        let expected = Rule::Offset { register: SP, cfa, bp: Saved::Same, ra: ReturnAddress };
+        assert_eq!(rule, expected);
+        assert!(cached.is_none_or(|cached| cached == rule));
+        rows.keep_at(1, address, rule);
+        most = most.max(rows.bytes());
+    }
+    assert!(most <= 8 << 20, "{most}");
+    assert!(!tables.over_budget());
 }
 
 /// Of entries that begin at one address, the last one counts; those far from the code are left out.

@@ -1,0 +1,278 @@
+//! Rules of whole functions: their rows are evaluated once, for all addresses.
+//!
+//! A row is its first address and the number of its rule: a program has some thousand different
+//! rules. Rows are written one function behind the other, and the oldest ones are overwritten.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHashMap;
+
+use super::{Described, Rule};
+
+/// Entries of a set in a [`Table`].
+const WAYS: usize = 4;
+
+/// A cache of numbers by a 64-bit and a 32-bit key, of which the second is not 0.
+pub struct Table {
+    /// The first key; the second key and the number in the low half.
+    sets: Vec<[[u64; 2]; WAYS]>,
+}
+
+impl Table {
+    /// A table of 2 ^ `bits` entries; one takes 16 bytes.
+    pub fn new(bits: u32) -> Table {
+        Table { sets: vec![[[0; 2]; WAYS]; (1 << bits) / WAYS] }
+    }
+
+    #[inline]
+    fn set(&self, first: u64, second: u32) -> usize {
+        // Addresses are dense and aligned; the multiplication spreads them.
+        let key = (first ^ u64::from(second) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (key >> (64 - self.sets.len().ilog2())) as usize
+    }
+
+    /// The number of these keys.
+    #[inline]
+    pub fn get(&self, first: u64, second: u32) -> Option<u32> {
+        let set = &self.sets[self.set(first, second)];
+        let found = set.iter().find(|e| e[0] == first && (e[1] >> 32) as u32 == second)?;
+        Some(found[1] as u32)
+    }
+
+    /// Sets the number of these keys; it replaces the oldest one of its set.
+    pub fn insert(&mut self, first: u64, second: u32, number: u32) {
+        let at = self.set(first, second);
+        let set = &mut self.sets[at];
+        let same = set.iter().position(|e| e[0] == first && (e[1] >> 32) as u32 == second);
+        set[..=same.unwrap_or(WAYS - 1)].rotate_right(1);
+        set[0] = [first, u64::from(second) << 32 | u64::from(number)];
+    }
+
+    fn clear(&mut self) {
+        self.sets.fill([[0; 2]; WAYS]);
+    }
+}
+
+/// Most different rules; with their numbers by rule, one takes 64 bytes.
+const MAX_RULES: usize = 14_000;
+
+/// Different rules, by number.
+#[derive(Default)]
+pub struct Rules {
+    all: Vec<Rule>,
+    numbers: FxHashMap<Rule, u32>,
+    is_full: bool,
+}
+
+impl Rules {
+    /// The rule with a number.
+    #[inline]
+    pub fn get(&self, number: u32) -> Rule {
+        self.all[number as usize]
+    }
+
+    /// The number of a rule; `None` if there are too many.
+    pub fn number(&mut self, rule: Rule) -> Option<u32> {
+        if let Some(&number) = self.numbers.get(&rule) {
+            return Some(number);
+        }
+        self.is_full |= self.all.len() >= MAX_RULES;
+        if self.is_full {
+            return None;
+        }
+        let number = self.all.len() as u32;
+        self.all.push(rule);
+        self.numbers.insert(rule, number);
+        Some(number)
+    }
+}
+
+impl Hash for Rule {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        if let Rule::Offset { register, cfa, bp, ra } | Rule::Deref { register, cfa, bp, ra, .. } =
+            self
+        {
+            (register, cfa, bp, ra.slot(0)).hash(state);
+        }
+    }
+}
+
+/// Words of all rows; one takes 8 bytes.
+const WORDS: usize = 1 << 19;
+
+/// Words before the rows of a function: its first address; its size, and the number of rows in the
+/// low half.
+const HEADER: usize = 2;
+
+/// Most rows of a function that are stored; a row takes three bytes or more of unwind information,
+/// of which the largest function in rustc has 34 KB.
+pub const MAX_ROWS: usize = 1 << 14;
+
+/// Binary logarithms of the number of addresses and of functions that are cached.
+const ADDRESSES: u32 = 16;
+const FUNCTIONS: u32 = 16;
+
+/// A table of an image: `.eh_frame` or `.debug_frame`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableId(u32);
+
+impl TableId {
+    /// The image's `.eh_frame`, or its `.debug_frame`.
+    pub fn new(image: u32, is_debug_frame: bool) -> TableId {
+        TableId(image.wrapping_mul(2).wrapping_add(1 + u32::from(is_debug_frame)))
+    }
+}
+
+/// Result of a search for the row of an address in an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The row; `None`: the entry cannot be read there.
+    Row(Option<Described>),
+    /// The entry does not contain the address.
+    Outside,
+}
+
+/// Rules by address, and behind them rows by function. Takes at most 8 MiB.
+pub struct Rows {
+    rules: Rules,
+    addresses: Table,
+    /// Positions in `words`, before they wrap around.
+    functions: Table,
+    words: Vec<u64>,
+    written: u32,
+    /// Working memory.
+    rows: Vec<(u64, Option<Described>)>,
+}
+
+impl Default for Rows {
+    fn default() -> Rows {
+        Rows {
+            rules: Rules::default(),
+            addresses: Table::new(ADDRESSES),
+            functions: Table::new(FUNCTIONS),
+            words: vec![0; WORDS],
+            written: 0,
+            rows: Vec::new(),
+        }
+    }
+}
+
+impl Rows {
+    /// The cached rule of an address in an image.
+    #[inline]
+    pub fn at(&self, image: u32, address: u64) -> Option<Rule> {
+        Some(self.rules.get(self.addresses.get(address, image.wrapping_add(1))?))
+    }
+
+    /// Caches the rule of an address in an image.
+    pub fn keep_at(&mut self, image: u32, address: u64, rule: Rule) {
+        if self.rules.is_full {
+            self.clear();
+        }
+        if let Some(number) = self.rules.number(rule) {
+            self.addresses.insert(address, image.wrapping_add(1), number);
+        }
+    }
+
+    /// Bytes that it takes at most at this time.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        let tables = size_of_val(&self.addresses.sets[..]) + size_of_val(&self.functions.sets[..]);
+        let numbered = self.rules.all.capacity() * size_of::<Rule>();
+        // A power of two of which seven eighths are used, with a byte of its own for each.
+        let buckets = (self.rules.numbers.capacity() * 8 / 7).next_power_of_two();
+        let numbers = buckets * (size_of::<(Rule, u32)>() + 1);
+        let words = size_of_val(&self.words[..]);
+        tables
+            + numbered
+            + numbers
+            + words
+            + self.rows.capacity() * size_of_val(&(0u64, None::<Described>))
+    }
+
+    fn clear(&mut self) {
+        self.rules = Rules::default();
+        self.addresses.clear();
+        self.functions.clear();
+        self.written = 0;
+    }
+
+    /// The row of an address in the entry at an offset of a table; `None` if the entry's rows are
+    /// not there.
+    pub fn find(&self, table: TableId, offset: usize, address: u64) -> Option<Found> {
+        let position = self.functions.get(offset as u64, table.0)?;
+        if (self.written - position) as usize > WORDS {
+            return None;
+        }
+        let at = position as usize % WORDS;
+        let [start, size] = *self.words[at..].first_chunk::<HEADER>()?;
+        let distance = address.wrapping_sub(start);
+        if distance >= size >> 32 {
+            return Some(Found::Outside);
+        }
+        let rows = self.words[at + HEADER..].get(..size as u32 as usize)?;
+        let row = rows.partition_point(|row| row >> 32 <= distance).checked_sub(1)?;
+        Some(Found::Row(self.unpack(rows[row] as u32)))
+    }
+
+    fn unpack(&self, row: u32) -> Option<Described> {
+        let number = (row >> 1).checked_sub(1)?;
+        Some(Described { rule: self.rules.get(number), may_deliver: row & 1 != 0 })
+    }
+
+    fn pack(&mut self, described: Option<Described>) -> Option<u32> {
+        let Some(Described { rule, may_deliver }) = described else { return Some(0) };
+        Some((self.rules.number(rule)? + 1) << 1 | u32::from(may_deliver))
+    }
+
+    /// Stores the rows of an entry, for the code from `start` to `end`. `evaluate` adds them: first
+    /// address and rule; the first one begins at `start`. Returns whether it could add all.
+    pub fn keep(
+        &mut self,
+        table: TableId,
+        offset: usize,
+        (start, end): (u64, u64),
+        evaluate: impl FnOnce(&mut Vec<(u64, Option<Described>)>) -> bool,
+    ) -> bool {
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.clear();
+        let all = evaluate(&mut rows) && start <= end && end - start <= u64::from(u32::MAX);
+        if all {
+            self.store(table, offset, (start, end), &rows);
+        }
+        self.rows = rows;
+        all
+    }
+
+    fn store(
+        &mut self,
+        table: TableId,
+        offset: usize,
+        (start, end): (u64, u64),
+        rows: &[(u64, Option<Described>)],
+    ) -> Option<()> {
+        let length = HEADER + rows.len();
+        if self.written > u32::MAX - 2 * WORDS as u32 {
+            self.clear();
+        }
+        let at = self.written as usize % WORDS;
+        if at + length > WORDS {
+            self.written += (WORDS - at) as u32;
+        }
+        let position = self.written;
+        let mut at = position as usize % WORDS + HEADER;
+        self.written += length as u32;
+        let first = at;
+        for &(address, described) in rows.iter().filter(|row| row.0 < end) {
+            let row = (address - start) << 32 | u64::from(self.pack(described)?);
+            self.words[at] = row;
+            at += 1;
+        }
+        let header = [start, (end - start) << 32 | (at - first) as u64];
+        self.words[first - HEADER..first].copy_from_slice(&header);
+        self.written -= (first + rows.len() - at) as u32;
+        self.functions.insert(offset as u64, table.0, position);
+        Some(())
+    }
+}
