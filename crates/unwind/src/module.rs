@@ -146,6 +146,10 @@ impl RuleCache {
             self.hits += 1;
             return rule;
         }
+        if let Some(rule) = self.rows.in_function(module.image, address) {
+            self.hits += 1;
+            return rule;
+        }
         self.look_up(module, at)
     }
 
@@ -156,9 +160,15 @@ impl RuleCache {
             return Rule::Uncovered;
         }
         self.misses += 1;
+        self.rows.forget_last();
         let tables = || module.described(&mut self.rows, &mut self.context, address, at.address.0);
         let rule = module.go_rule(address).unwrap_or_else(tables);
         self.rows.keep_at(module.image, address, rule);
+        if let Some((start, end)) = self.rows.last_function()
+            && module.has_rows_only(start, end)
+        {
+            self.rows.serve_last_function(module.image, address);
+        }
         rule
     }
 }
@@ -284,6 +294,20 @@ impl ModuleUnwinder {
         let before = file.get(next.saturating_sub(arch::GO_BEFORE).max(begin)..next)?;
         let after = file.get(next..file.len().min(next.saturating_add(arch::GO_AFTER)))?;
         arch::go_rule(address, before, after)
+    }
+
+    /// True if the rules of the code from `start` to `end` are those of its unwind information.
+    fn has_rows_only(&self, start: u64, end: u64) -> bool {
+        /// Longest code that is searched.
+        const MOST: u64 = 64 << 10;
+        if !self.is_go {
+            return true;
+        }
+        let first = start.saturating_sub(arch::GO_BEFORE as u64);
+        let size = (end + arch::GO_AFTER as u64).saturating_sub(first);
+        // A function at the end of its segment is not worth more.
+        let code = self.text().from(first).filter(|code| code.len() as u64 >= size && size <= MOST);
+        code.is_some_and(|code| !arch::may_have_go_rules(&code[..size as usize]))
     }
 
     /// True if its unwind information exceeded a limit of memory or time.

@@ -141,6 +141,11 @@ pub fn go_rule(_address: u64, _before: &[u8], _after: &[u8]) -> Option<Rule> {
     Some(Rule::Uncovered)
 }
 
+/// True if [`go_rule`] may differ from the unwind information somewhere in this code: it does.
+pub fn may_have_go_rules(_code: &[u8]) -> bool {
+    true
+}
+
 /// Bytes of an instruction.
 const INSTRUCTION: u64 = 4;
 

@@ -10,7 +10,7 @@ mod code;
 mod go;
 
 pub use code::{CodeCache, CodeFrame, DeliveryContexts, Moved, contexts, delivers, each_reference};
-pub use go::{GO_AFTER, GO_BEFORE, go_rule};
+pub use go::{GO_AFTER, GO_BEFORE, go_rule, may_have_go_rules};
 
 /// Number of registers that are restored.
 pub const COLUMNS: usize = 17;

@@ -113,6 +113,17 @@ pub const MAX_ROWS: usize = 1 << 14;
 const ADDRESSES: u32 = 16;
 const FUNCTIONS: u32 = 16;
 
+/// Binary logarithms of the number of granules by which functions are found without their table,
+/// and of the bytes of one.
+const GRANULES: u32 = 17;
+const GRANULE: u32 = 6;
+
+/// Most granules of a function.
+const MAX_GRANULES: usize = 1 << 10;
+
+/// In the number of rows: the function has granules.
+const HAS_GRANULES: u64 = 1 << 31;
+
 /// A table of an image: `.eh_frame` or `.debug_frame`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableId(u32);
@@ -133,12 +144,16 @@ pub enum Found {
     Outside,
 }
 
-/// Rules by address, and behind them rows by function. Takes at most 8 MiB.
+/// Rules by address, and behind them rows by function. Takes at most 10 MiB.
 pub struct Rows {
     rules: Rules,
     addresses: Table,
     /// Positions in `words`, before they wrap around.
     functions: Table,
+    /// The same by granule: address / 64 and image.
+    granules: Table,
+    /// Position of the function that was stored or found last.
+    last: Option<u32>,
     words: Vec<u64>,
     written: u32,
     /// Working memory.
@@ -151,6 +166,8 @@ impl Default for Rows {
             rules: Rules::default(),
             addresses: Table::new(ADDRESSES),
             functions: Table::new(FUNCTIONS),
+            granules: Table::new(GRANULES),
+            last: None,
             words: vec![0; WORDS],
             written: 0,
             rows: Vec::new(),
@@ -178,7 +195,8 @@ impl Rows {
     /// Bytes that it takes at most at this time.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
-        let tables = size_of_val(&self.addresses.sets[..]) + size_of_val(&self.functions.sets[..]);
+        let tables = [&self.addresses, &self.functions, &self.granules];
+        let tables = tables.into_iter().map(|t| size_of_val(&t.sets[..])).sum::<usize>();
         let numbered = self.rules.all.capacity() * size_of::<Rule>();
         // A power of two of which seven eighths are used, with a byte of its own for each.
         let buckets = (self.rules.numbers.capacity() * 8 / 7).next_power_of_two();
@@ -195,12 +213,14 @@ impl Rows {
         self.rules = Rules::default();
         self.addresses.clear();
         self.functions.clear();
+        self.granules.clear();
+        self.last = None;
         self.written = 0;
     }
 
     /// The row of an address in the entry at an offset of a table; `None` if the entry's rows are
     /// not there.
-    pub fn find(&self, table: TableId, offset: usize, address: u64) -> Option<Found> {
+    pub fn find(&mut self, table: TableId, offset: usize, address: u64) -> Option<Found> {
         let position = self.functions.get(offset as u64, table.0)?;
         if (self.written - position) as usize > WORDS {
             return None;
@@ -211,9 +231,70 @@ impl Rows {
         if distance >= size >> 32 {
             return Some(Found::Outside);
         }
-        let rows = self.words[at + HEADER..].get(..size as u32 as usize)?;
+        let row = self.row_at(at, distance)?;
+        self.last = Some(position);
+        Some(Found::Row(self.unpack(row)))
+    }
+
+    /// The row of the code at a distance from the beginning of the function that is stored at `at`.
+    #[inline]
+    fn row_at(&self, at: usize, distance: u64) -> Option<u32> {
+        let count = (self.words[at + 1] as u32 & !(HAS_GRANULES as u32)) as usize;
+        let rows = self.words[at + HEADER..].get(..count)?;
         let row = rows.partition_point(|row| row >> 32 <= distance).checked_sub(1)?;
-        Some(Found::Row(self.unpack(rows[row] as u32)))
+        Some(rows[row] as u32)
+    }
+
+    /// Forgets the last function.
+    pub fn forget_last(&mut self) {
+        self.last = None;
+    }
+
+    /// First address and end of the function that was stored or found last.
+    pub fn last_function(&self) -> Option<(u64, u64)> {
+        let at = self.last? as usize % WORDS;
+        let [start, size] = *self.words[at..].first_chunk::<HEADER>()?;
+        Some((start, start + (size >> 32)))
+    }
+
+    /// Lets [`Rows::in_function`] find that function for all of its addresses, of which `address`
+    /// is one.
+    pub fn serve_last_function(&mut self, image: u32, address: u64) {
+        let (Some(position), Some((start, end))) = (self.last, self.last_function()) else {
+            return;
+        };
+        let header = &mut self.words[position as usize % WORDS + 1];
+        let granules = if *header & HAS_GRANULES == 0 {
+            start >> GRANULE..(end + (1 << GRANULE) - 1) >> GRANULE
+        } else {
+            // Another function has taken this one.
+            address >> GRANULE..(address >> GRANULE) + 1
+        };
+        *header |= HAS_GRANULES;
+        for granule in granules.take(MAX_GRANULES) {
+            self.granules.insert(granule, image.wrapping_add(1), position);
+        }
+    }
+
+    /// The rule of an address in a function that was [served](Rows::serve_last_function), if it
+    /// depends on the function's rows only.
+    #[inline]
+    pub fn in_function(&mut self, image: u32, address: u64) -> Option<Rule> {
+        let image = image.wrapping_add(1);
+        let position = self.granules.get(address >> GRANULE, image)?;
+        if (self.written - position) as usize > WORDS {
+            return None;
+        }
+        let at = position as usize % WORDS;
+        let distance = address.wrapping_sub(self.words[at]);
+        if distance >= self.words[at + 1] >> 32 {
+            return None;
+        }
+        let row = self.row_at(at, distance)?;
+        let may_deliver = row & 1 != 0;
+        let number = (row >> 1).checked_sub(1).filter(|_| !may_deliver)?;
+        self.addresses.insert(address, image, number);
+        Some(self.rules.get(number))
     }
 
     fn unpack(&self, row: u32) -> Option<Described> {
@@ -273,6 +354,7 @@ impl Rows {
         self.words[first - HEADER..first].copy_from_slice(&header);
         self.written -= (first + rows.len() - at) as u32;
         self.functions.insert(offset as u64, table.0, position);
+        self.last = Some(position);
         Some(())
     }
 }

@@ -46,6 +46,14 @@ pub fn go_rule(address: u64, before: &[u8], after: &[u8]) -> Option<Rule> {
     (0..before.len()).any(|i| switch_length(&before[i..]).is_some()).then_some(Rule::Switched)
 }
 
+/// True if [`go_rule`] may differ from the unwind information somewhere in this code.
+pub fn may_have_go_rules(code: &[u8]) -> bool {
+    let reads_sp = code.windows(4).any(|code| code[1] == 0x8b && code[3] == SCHED_SP);
+    reads_sp
+        || code.windows(2).any(|code| code == [0x90, 0xe8])
+        || code.windows(EXIT.len()).any(|code| code == EXIT)
+}
+
 /// True if the instruction whose first byte ends `before` runs on another stack: the stack pointer
 /// has been set and the call is still to come, or it has returned and the stack pointer is still to
 /// be restored.

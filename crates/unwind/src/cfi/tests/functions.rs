@@ -83,6 +83,7 @@ fn compare(
     let mut rows: Vec<Rows> = tables.iter().map(|_| Rows::default()).collect();
     let mut context = UnwindContext::new_in();
     let mut covered = 0;
+    let mut in_functions = 0;
     let (mut expected, mut range) = (Described::UNCOVERED, 0..0);
     for address in addresses {
         if !range.contains(&address) {
@@ -90,13 +91,22 @@ fn compare(
         }
         covered += usize::from(expected.rule != Rule::Uncovered);
         for (number, (tables, rows)) in (0..).zip(tables.iter().zip(&mut rows)) {
+            if let Some(rule) = rows.in_function(number, address) {
+                in_functions += 1;
+                assert!(!expected.may_deliver, "{address:#x}, tables {number}");
+                assert_eq!(rule, expected.rule, "{address:#x}, tables {number}");
+            }
+            rows.forget_last();
             let found = tables.described_in(number, rows, &mut context, address);
             assert_eq!(found, expected, "{address:#x}, tables {number}");
+            rows.serve_last_function(number, address);
         }
     }
     for tables in tables {
         assert!(!tables.over_budget());
     }
+    // All but the first address of each, and those that the cache has lost.
+    assert!(in_functions > covered * tables.len() / 8, "{in_functions} of {covered}");
     covered
 }
 
