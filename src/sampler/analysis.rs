@@ -22,8 +22,8 @@ use super::types::Poll;
 use super::{Delivery, Event, Session};
 use blocks::StackBlocks;
 use kept::KeptEvent;
-use sys::procfs;
 use sys::record::Record;
+use sys::{mmap, procfs};
 
 /// Most bytes of samples that wait, and of samples and records together: processes without records
 /// about them cannot be attributed.
@@ -113,7 +113,7 @@ struct Beginning {
 pub struct AnalysisThread {
     begin: Sender<Beginning>,
     idle: OwnedFd,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<bool>,
 }
 
 impl AnalysisThread {
@@ -131,6 +131,7 @@ impl AnalysisThread {
             if let Ok(beginning) = beginning.recv() {
                 run(&beginning);
             }
+            mmap::cut_pages() > 0
         };
         let thread = std::thread::Builder::new().name("analysis".to_owned()).spawn(run)?;
         Ok(AnalysisThread { begin, idle, thread })
@@ -158,7 +159,7 @@ impl AnalysisThread {
 /// The thread while the recording goes on, and the events that wait for it.
 pub struct Analysis {
     waiting: Waiting,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<bool>,
     has_own_samples: bool,
 }
 
@@ -213,15 +214,14 @@ impl Analysis {
         });
     }
 
-    /// Waits until all work is done, and returns the aggregator.
-    pub fn finish(self) -> Aggregator {
+    /// Waits until all work is done, and returns the aggregator, and whether a binary was truncated
+    /// while it was read.
+    pub fn finish(self) -> (Aggregator, bool) {
         let Analysis { waiting: Waiting { work, shared, .. }, thread, .. } = self;
         drop(work);
-        if let Err(panic) = thread.join() {
-            std::panic::resume_unwind(panic);
-        }
+        let has_cut_file = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let shared = Arc::into_inner(shared).expect("the thread has ended");
-        shared.aggregator.into_inner().expect("the thread did not panic")
+        (shared.aggregator.into_inner().expect("the thread did not panic"), has_cut_file)
     }
 }
 

@@ -171,7 +171,7 @@ fn run(
     let window::Running { session, analysis, precedence, .. } = sources;
     // The rings are empty.
     drop(precedence);
-    let mut aggregator = analysis.finish();
+    let (mut aggregator, has_cut_file) = analysis.finish();
     let (exit, running) = started.end(interrupts);
     let outlived = exit.and_then(|_| watch::outlived(&aggregator));
     let end = End { time, thinned: session.is_thinned(), outlived: outlived.is_some() };
@@ -196,6 +196,7 @@ fn run(
         covered,
         lasted,
         interrupted: interrupts.stopped(),
+        has_cut_file: has_cut_file || sys::mmap::cut_pages() > 0,
     });
     at_end.extend(at_last.into_iter().map(Note::from));
     let notes = Notes { at_start, at_end };

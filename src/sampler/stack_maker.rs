@@ -15,6 +15,8 @@ mod sleeper;
 mod stack;
 mod take_part;
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 
 use super::StackMethod;
@@ -224,6 +226,13 @@ impl StackMaker {
         for (column, shares) in std::mem::take(&mut self.shares) {
             self.builder.scale_labelled(column, &shares);
         }
+    }
+
+    /// Binaries whose unwind information or code was not read completely, because that exceeded a
+    /// limit.
+    pub fn over_budget(&self) -> Vec<String> {
+        let images: BTreeSet<u32> = self.unwinder.over_budget().collect();
+        images.into_iter().map(|image| self.table.images.get(image).path.clone()).collect()
     }
 
     /// Binaries with frames in the profile but without unwind information.

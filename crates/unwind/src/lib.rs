@@ -358,10 +358,10 @@ impl Unwinder {
         (!lacking).then_some(end)
     }
 
-    /// Images with code without unwind information, some of which was not analysed because that
-    /// took too long: their stacks are truncated there.
+    /// Images whose unwind information or code was not read completely, because that exceeded a
+    /// limit of time or memory: stacks may be truncated there. An image may come twice.
     pub fn over_budget(&self) -> impl Iterator<Item = u32> {
-        self.rules.over_budget()
+        self.rules.over_budget().chain(self.modules.over_budget())
     }
 
     /// Number of rules that were found in the cache, and that were looked up in the tables.

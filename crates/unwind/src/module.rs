@@ -13,7 +13,7 @@ use super::cfi::{
     Described, KnownRegisters, Rows, Rule, Saved, TableMemory, UnwindContext, UnwindTables,
 };
 use super::code::{Between, File, Functions, Leads, Text};
-use crate::{AddressKind, CodeAddress, Unwinder};
+use crate::{AddressKind, CodeAddress};
 use facts::FactCache;
 pub use facts::{Fact, FactKind};
 use sys::FileAddress;
@@ -182,6 +182,13 @@ pub struct Modules {
 }
 
 impl Modules {
+    /// Images whose unwind information exceeded a limit of memory or time: some of their code may
+    /// have been taken as without unwind information.
+    pub fn over_budget(&self) -> impl Iterator<Item = u32> {
+        let all = self.all.iter().flatten();
+        all.filter(|module| module.over_budget()).map(|module| module.image)
+    }
+
     /// True if the unwinder of an image exists.
     pub fn has(&self, image: u32) -> bool {
         self.all.get(image as usize).is_some_and(Option::is_some)
@@ -196,15 +203,6 @@ impl Modules {
         let memory = &self.memory;
         let new = || ModuleUnwinder::of(image, path, &loaded.elf, &loaded.bytes, memory);
         self.all[at].get_or_insert_with(|| Box::new(new()))
-    }
-}
-
-impl Unwinder {
-    /// Images whose unwind information exceeded a limit of memory or time: some of their code may
-    /// have been taken as without unwind information.
-    pub fn images_over_budget(&self) -> impl Iterator<Item = u32> {
-        let all = self.modules.all.iter().flatten();
-        all.filter(|module| module.over_budget()).map(|module| module.image)
     }
 }
 

@@ -53,6 +53,9 @@ pub enum RecordingNote {
     UnlabelledThreads(u64),
     /// Number of mappings that were not distinguished.
     IndistinctMappings(u64),
+    /// Binaries whose unwind information or code was not read completely, because that exceeded a
+    /// limit of time or memory.
+    AnalysisLimits(Vec<String>),
     /// A binary was truncated while it was read.
     BinaryTruncated,
     /// Deep stacks are not copied completely; the reason.
@@ -204,6 +207,14 @@ pub enum LossRemedy {
     LongerHeapInterval,
 }
 
+/// The first names of a list, and the number of the others.
+fn first_of(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names[..names.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
 impl RecordingNote {
     pub(super) fn importance(&self) -> Importance {
         let if_certain = |certain| if certain { Importance::Figures } else { Importance::Detail };
@@ -213,7 +224,9 @@ impl RecordingNote {
             | RecordingNote::PrivilegedCommand { .. }
             | RecordingNote::Outlived { .. }
             | RecordingNote::SpillUnreadable(_) => Importance::Missing,
-            RecordingNote::HiddenMappings(_) | RecordingNote::WithoutTime(_) => Importance::Figures,
+            RecordingNote::HiddenMappings(_)
+            | RecordingNote::WithoutTime(_)
+            | RecordingNote::AnalysisLimits(_) => Importance::Figures,
             RecordingNote::Uncovered(time) => match time.cause {
                 MissedCause::LateTimers | MissedCause::LateTimersAndPrograms { .. } => {
                     Importance::Figures

@@ -41,6 +41,8 @@ pub struct EndedRecording<'a> {
     pub lasted: Duration,
     /// True if a signal ended it.
     pub interrupted: bool,
+    /// True if a binary was truncated while it was read.
+    pub has_cut_file: bool,
 }
 
 impl UsedBefore {
@@ -88,7 +90,11 @@ fn notes(ended: &EndedRecording<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<Re
     if left_out > 0 {
         notes.push(RecordingNote::IndistinctMappings(left_out));
     }
-    if sys::mmap::cut_pages() > 0 {
+    let limited = aggregator.maker.over_budget();
+    if !limited.is_empty() {
+        notes.push(RecordingNote::AnalysisLimits(limited));
+    }
+    if ended.has_cut_file {
         notes.push(RecordingNote::BinaryTruncated);
     }
     notes.extend(deep_stacks(session, aggregator));

@@ -61,6 +61,12 @@ impl fmt::Display for RecordingNote {
                 "{mappings} mappings of files were not distinguished, because there were too \
                  many: samples in them have no names"
             ),
+            RecordingNote::AnalysisLimits(binaries) => write!(
+                f,
+                "stacks through {} may be truncated: the limit of time and memory for unwind \
+                 information and code was reached",
+                super::first_of(binaries)
+            ),
             RecordingNote::BinaryTruncated => f.write_str(
                 "a program's or library's file was truncated while it was read: stacks through it \
                  may be truncated, names in it missing",
@@ -330,6 +336,18 @@ mod tests {
                 RecordingNote::ScaledForLosses(vec!["a".to_owned(), "b".to_owned()]),
                 Detail,
                 "the values of a, b are scaled to what the kernel counted, lost ones included",
+            ),
+            (
+                RecordingNote::AnalysisLimits(vec!["/bin/a".to_owned()]),
+                Figures,
+                "stacks through /bin/a may be truncated: the limit of time and memory for unwind \
+                 information and code was reached",
+            ),
+            (
+                RecordingNote::AnalysisLimits((1..=5).map(|i| format!("/bin/{i}")).collect()),
+                Figures,
+                "stacks through /bin/1, /bin/2, /bin/3 and 2 more may be truncated: the limit of \
+                 time and memory for unwind information and code was reached",
             ),
             (
                 RecordingNote::LostRecords(4),
