@@ -14,6 +14,13 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
+    /// Size of its first segments in the file, in bytes.
+    pub fn size(&self) -> u64 {
+        let segments = self.segments.iter().take(functions::MAX_SEGMENTS);
+        let size = segments.fold(0, |sum: u64, s| sum.saturating_add(s.size));
+        size.min(self.bytes.len() as u64)
+    }
+
     /// The bytes from an address to the end of its segment.
     pub fn from(&self, address: u64) -> Option<&'a [u8]> {
         let at = |s: &Segment| address.checked_sub(s.address).filter(|&at| at < s.size);
@@ -51,6 +58,13 @@ pub struct File<'a> {
     pub functions: &'a Functions,
     /// Entry point; 0: none.
     pub entry: u64,
+}
+
+impl File<'_> {
+    /// Size of the code in bytes.
+    pub fn size(&self) -> u64 {
+        self.text.size()
+    }
 }
 
 /// Search for a skipped frame.

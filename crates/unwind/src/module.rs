@@ -406,7 +406,8 @@ impl ModuleUnwinder {
         if self.functions.get().is_some() {
             return Some(self.code());
         }
-        let file = cache.code.allows(self.image).then(|| self.code())?;
+        let is_allowed = cache.code.allows(self.image, self.text().size());
+        let file = is_allowed.then(|| self.code())?;
         cache.code.count_functions(file);
         Some(file)
     }

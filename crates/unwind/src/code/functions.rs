@@ -15,7 +15,7 @@ const MAX_READ: usize = 1 << 21;
 const MAX_FUNCTIONS: usize = 1 << 19;
 
 /// Most executable segments of a file. Linkers make one or two.
-const MAX_SEGMENTS: usize = 64;
+pub const MAX_SEGMENTS: usize = 64;
 
 /// Largest code that is searched for references to functions, in bytes.
 const MAX_SEARCHED: u64 = 16 << 20;
@@ -121,7 +121,7 @@ impl Functions {
     }
 
     /// Functions with exactly these ranges.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn of_symbols(mut sized: Vec<(u64, u64)>) -> Functions {
         sized.sort_unstable();
         let ends = sized.iter().map(|&(_, end)| end).collect();
@@ -129,7 +129,7 @@ impl Functions {
     }
 
     /// Adds probable starts.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn begin_at(&mut self, starts: &[u64]) {
         self.starts.extend_from_slice(starts);
         self.starts.sort_unstable();

@@ -10,6 +10,12 @@ use super::call_before;
 use super::graph::Graph;
 use crate::code::{Between, CallTarget, File, FunctionStart};
 
+/// Largest function that is searched for addresses of others, in bytes.
+const MAX_SIZE: usize = 1 << 16;
+
+/// Most segments of a file in which such an address is read.
+const MAX_SEGMENTS: usize = 256;
+
 /// Target of a direct call, by its return address.
 pub fn called(file: File<'_>, after: u64) -> Option<u64> {
     match call_before(file.text.before(after, LONGEST)?, after)? {
@@ -51,8 +57,9 @@ pub fn find(
 fn calls_with(file: File<'_>, begin: u64, function: u64, last: u64) -> Vec<u64> {
     let size = usize::try_from(last - begin.min(last)).unwrap_or(0);
     let bytes = file.text.from(begin).unwrap_or_default();
-    let mut decoder =
-        Decoder::with_ip(64, &bytes[..size.min(bytes.len())], begin, DecoderOptions::NONE);
+    // Parts of a function that are far away are not in order.
+    let size = if size > MAX_SIZE { 0 } else { size.min(bytes.len()) };
+    let mut decoder = Decoder::with_ip(64, &bytes[..size], begin, DecoderOptions::NONE);
     let mut found = Vec::new();
     let mut is_taken = false;
     let mut instruction = Instruction::default();
@@ -76,6 +83,9 @@ fn word(bytes: &[u8], address: u64) -> Option<u64> {
     let header = FileHeader64::<LittleEndian>::parse(bytes).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, bytes).ok()?;
-    let data = segments.iter().find_map(|s| s.data_range(endian, bytes, address, 8).ok()?)?;
+    let data = segments
+        .iter()
+        .take(MAX_SEGMENTS)
+        .find_map(|s| s.data_range(endian, bytes, address, 8).ok()?)?;
     Some(u64::from_le_bytes(*data.first_chunk()?))
 }

@@ -17,7 +17,10 @@ use sys::FileAddress;
 const MAX_INSTRUCTIONS: usize = 1 << 16;
 
 /// Most instructions that only addresses within a function lead to, by a jump table for example.
-const MAX_WITHIN: usize = 1 << 14;
+const MAX_WITHIN: usize = 1 << 15;
+
+/// Most of them that one such address leads to.
+const MAX_FROM: usize = 1 << 14;
 
 /// Most analyses of a function from addresses within it that may take too long.
 const MAX_FAILURES: u8 = 4;
@@ -35,7 +38,7 @@ const MAX_HELD: usize = 24 << 20;
 const LEAST_SIZE: usize = 512;
 
 /// Size of an instruction that only addresses within a function lead to, with its states.
-const WITHIN_SIZE: usize = 128;
+const WITHIN_SIZE: usize = 144;
 
 /// Most instructions that cached calls lead to; one takes 80 bytes.
 const MAX_LED_HELD: usize = 1 << 16;
@@ -64,7 +67,7 @@ impl Analysed {
     fn measure(&mut self) {
         let (states, words) = self.flow.size();
         self.size = LEAST_SIZE
-            + self.graph.nodes.len() * 88
+            + self.graph.nodes.len() * 104
             + states * 288
             + words * 24
             + self.paths.size() * 112;
@@ -129,15 +132,21 @@ impl Default for CodeCache {
 
 impl CodeCache {
     /// A cache with another budget for each image.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn with_budget(budget: i64) -> CodeCache {
-        CodeCache { budget: Budget::new(budget), ..CodeCache::default() }
+        CodeCache { budget: Budget::new(budget, i64::MAX / 2), ..CodeCache::default() }
     }
 
     /// Number of steps that all analyses took.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn spent(&self) -> u64 {
         self.budget.spent
+    }
+
+    /// Size of all cached functions, in bytes.
+    #[cfg(fuzzing)]
+    pub fn held(&self) -> usize {
+        self.functions.held()
     }
 
     /// Images whose analysis was refused because it took too long.
@@ -145,10 +154,11 @@ impl CodeCache {
         self.budget.over()
     }
 
-    /// True if an image may be read and analysed; otherwise that took too long.
-    pub fn allows(&mut self, image: u32) -> bool {
-        self.budget.refill(image);
-        self.budget.allows(image)
+    /// True if an image with code of this size may be read and analysed; otherwise that took too
+    /// long.
+    pub fn allows(&mut self, image: u32, size: u64) -> bool {
+        self.budget.refill(image, size);
+        self.budget.allows(image, size)
     }
 
     /// Counts the search for the functions of a file.
@@ -158,7 +168,7 @@ impl CodeCache {
 
     /// The result of [`CodeCache::frame`], if it is cached or refused.
     pub fn known_frame(&mut self, image: u32, at: CodeAddress) -> Option<Option<CodeFrame>> {
-        self.budget.refill(image);
+        self.budget.refill_known(image);
         let cached = self.frames.copied(&(image, at));
         cached.or_else(|| self.refusal(image, None))
     }
@@ -182,18 +192,18 @@ impl CodeCache {
 
     /// The result where nothing is left of an image's budget; `None` if something is.
     fn refusal<T>(&mut self, image: u32, result: T) -> Option<T> {
-        (!self.budget.allows(image)).then_some(result)
+        self.budget.refuses(image).then_some(result)
     }
 
     /// Frame of the code at an address, or of the call before it; `None` if its instructions leave
     /// it open.
     pub fn frame(&mut self, file: File<'_>, at: CodeAddress) -> Option<CodeFrame> {
         let key = (file.image, at);
-        self.budget.refill(file.image);
+        self.budget.refill(file.image, file.size());
         if let Some(cached) = self.frames.copied(&key) {
             return cached;
         }
-        if file.functions.are_too_many() || !self.budget.allows(file.image) {
+        if file.functions.are_too_many() || !self.budget.allows(file.image, file.size()) {
             return None;
         }
         let frame = self.derive(file, at);
@@ -294,7 +304,7 @@ impl CodeCache {
     }
 
     fn spend(&mut self, file: File<'_>, steps: usize) {
-        self.budget.spend(file.image, steps);
+        self.budget.spend(file.image, file.size(), steps);
     }
 
     /// The frame by the paths from the function's beginning and to its returns: if both are known,
@@ -360,14 +370,16 @@ impl CodeCache {
         }
         // The beginning may be another function's.
         let key = Key { image: file.image, begin, is_within: true };
-        let mut others = self.functions.take(&key).unwrap_or_default();
+        let first = || Analysed { is_full: true, ..Analysed::default() };
+        let mut others = self.functions.take(&key).unwrap_or_else(first);
         let mut paths = self.within(file, address, &mut others);
         if paths.is_none() && others.is_full && others.failures < MAX_FAILURES {
             let failures = others.failures;
             others = Analysed { failures, ..Analysed::default() };
             paths = self.within(file, address, &mut others);
             if others.is_full {
-                others.failures += 1;
+                let failures = failures + 1;
+                others = Analysed { failures, is_full: true, ..Analysed::default() };
             }
         }
         self.remember(key, others);
@@ -378,7 +390,8 @@ impl CodeCache {
     fn within(&mut self, file: File<'_>, address: u64, function: &mut Analysed) -> Option<Onward> {
         let before = function.steps();
         if function.graph.at(address).is_none() && !function.is_full {
-            let limit = function.main as usize + MAX_WITHIN;
+            let limit =
+                (function.main as usize + MAX_WITHIN).min(function.graph.nodes.len() + MAX_FROM);
             let is_last = &mut |target| self.is_last(file, target, 0);
             let Analysed { graph, flow, paths, is_full, size, .. } = function;
             graph.extend(file, address, limit, Extent::All, is_last);
@@ -404,11 +417,11 @@ impl CodeCache {
     /// pointer.
     pub fn moved(&mut self, file: File<'_>, start: u64, address: u64) -> Option<Moved> {
         let key = (file.image, address);
-        self.budget.refill(file.image);
+        self.budget.refill(file.image, file.size());
         if let Some(cached) = self.moved.copied(&key) {
             return cached;
         }
-        if file.functions.are_too_many() || !self.budget.allows(file.image) {
+        if file.functions.are_too_many() || !self.budget.allows(file.image, file.size()) {
             return None;
         }
         let function = self.analysed(file, start);
@@ -432,12 +445,12 @@ impl CodeCache {
         if let Some(cached) = self.between.copied(&key) {
             return cached;
         }
-        if file.functions.are_too_many() || !self.budget.allows(file.image) {
+        if file.functions.are_too_many() || !self.budget.allows(file.image, file.size()) {
             return None;
         }
         let found = between::called(file, between.after).and_then(|begin| {
             let graph = self.graph(file, begin, MAX_LED, Extent::All, 0);
-            self.spend(file, graph.nodes.len());
+            self.spend(file, 2 * graph.nodes.len());
             let whole = (!graph.is_cut).then_some(&graph)?;
             between::find(file, whole, begin, between, are_one)
         });
@@ -484,7 +497,7 @@ impl CodeCache {
         if one(target) {
             return Leads::There;
         }
-        if file.functions.are_too_many() || !self.budget.allows(file.image) {
+        if file.functions.are_too_many() || !self.budget.allows(file.image, file.size()) {
             return Leads::Somewhere;
         }
         // By jumps: a tail call, or a separate part of a function.
@@ -499,7 +512,7 @@ impl CodeCache {
         let found = if to.is_some_and(|to| passes(to) || is_open && nearest(to)) {
             Leads::There
         } else {
-            self.spend(file, graph.nodes.len() / 2);
+            self.spend(file, graph.nodes.len());
             match to.is_some() && graph.addresses().any(one) {
                 true => Leads::There,
                 false if is_open => Leads::Somewhere,

@@ -20,6 +20,12 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
         Recent { young: FxHashMap::default(), old: FxHashMap::default(), held: 0, most }
     }
 
+    /// Size of all values.
+    #[cfg(fuzzing)]
+    pub fn held(&self) -> usize {
+        self.young.values().chain(self.old.values()).map(|(_, size)| size).sum()
+    }
+
     /// Removes a value, to use and store it again.
     pub fn take(&mut self, key: &K) -> Option<V> {
         if let Some((value, size)) = self.young.remove(key) {
@@ -45,7 +51,7 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
     /// Stores a value.
     pub fn insert(&mut self, key: K, value: V, size: usize) {
         self.take(&key);
-        if self.held + size > self.most / 2 {
+        if !self.young.is_empty() && self.held + size > self.most / 2 {
             self.old = std::mem::take(&mut self.young);
             self.held = 0;
         }
@@ -67,7 +73,12 @@ mod tests {
             assert!(cache.young.len() + cache.old.len() <= 8);
         }
         assert_eq!((cache.copied(&1), cache.copied(&99)), (None, Some(99)));
-        cache.insert(200, 7, 3);
+        // A large one displaces no more than a small one.
+        cache.insert(200, 7, 30);
+        for _ in 0..9 {
+            assert_eq!((cache.copied(&0), cache.take(&200)), (Some(0), Some(7)));
+            cache.insert(200, 7, 30);
+        }
         assert_eq!((cache.take(&200), cache.take(&200)), (Some(7), None));
     }
 }

@@ -12,6 +12,8 @@ use crate::module::Step;
 use sys::FileAddress;
 use sys::elf::Segment;
 
+mod cost;
+
 const BASE: u64 = 0x1000;
 
 /// f1: push rbp; push rbx; sub 24,rsp; test; je 1f; call f2; add 24,rsp; pop rbx; pop rbp; ret; 1:
