@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::aggregator::Aggregator;
 use super::analysis::AnalysisThread;
+use super::bpf::btf::Btf;
 use super::notes::RecordingNote;
 use super::stack_maker::{Aggregated, BpfFrames};
 use super::types::{self, End, ProfileTypes};
@@ -140,6 +141,7 @@ fn run(
     let at_start: Vec<Note> = session.notes().iter().chain(&prepared).cloned().collect();
     at_start.iter().for_each(&mut *show);
     let mut at_end = prepare::begin(&mut types, &options)?;
+    Btf::release();
     // Opening the events may have taken longer than it lasts.
     precedence.renew_at_once();
     // Last of all, because the rings fill from here on.

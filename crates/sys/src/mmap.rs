@@ -8,7 +8,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapOptions};
 
 use super::{arch, maps};
 
@@ -46,6 +46,16 @@ pub fn map(file: &File) -> io::Result<Mmap> {
     // SAFETY: the file is only read. If it is truncated, it reads as zeros (see
     // `outlive_cut_files`).
     unsafe { Mmap::map(file) }
+}
+
+/// The same for a file that cannot be mapped shared, such as the kernel's in `/sys/kernel/btf`.
+///
+/// # Errors
+///
+/// Those of `mmap(2)`.
+pub fn map_privately(file: &File) -> io::Result<Mmap> {
+    // SAFETY: as for `map`.
+    unsafe { MmapOptions::new().map_copy_read_only(file) }
 }
 
 extern "C" fn on_bus_error(_: i32, info: *const libc::siginfo_t, _: *const libc::c_void) {

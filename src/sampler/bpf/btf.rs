@@ -1,8 +1,13 @@
 //! The kernel's description of its types (`/sys/kernel/btf/vmlinux`; `Documentation/bpf/btf.rst` of
 //! the kernel): offsets of fields, and the existing tracepoints.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::{Deref, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use memchr::memmem;
+use memmap2::Mmap;
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER: usize = 24;
@@ -17,19 +22,45 @@ const FUNCTION: u32 = 12;
 /// Depth to which anonymous structs within others are searched.
 const MAX_DEPTH: usize = 8;
 
+/// The path of the running kernel's types.
+const PATH: &str = "/sys/kernel/btf/vmlinux";
+
+/// Fewest bytes of a type and its share of the list of offsets.
+const BYTES_PER_TYPE: usize = 24;
+
+/// The kernel's types, from the first use to [`Btf::release`]: a recording reads them once.
+static OF_KERNEL: Mutex<Option<Arc<Btf>>> = Mutex::new(None);
+
 /// The kernel's types.
 pub struct Btf {
-    bytes: Vec<u8>,
-    /// Offset of the names.
-    names: usize,
+    bytes: Bytes,
+    /// Offsets of the names: each ends with a zero, and none is there twice.
+    names: Range<usize>,
     /// Offset of each type, by its ID; the first (`void`) has none.
-    types: Vec<usize>,
+    types: Vec<u32>,
+}
+
+/// The contents of the kernel's file.
+enum Bytes {
+    /// Mapped, so that only the parts in use are read (Linux 6.16).
+    Mapped(Mmap),
+    Read(Vec<u8>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(bytes) => bytes,
+            Bytes::Read(bytes) => bytes,
+        }
+    }
 }
 
 /// The header of a type.
 #[derive(Clone, Copy)]
 struct Type {
-    name: u32,
     kind: u32,
     /// Number of members or the like.
     len: usize,
@@ -45,12 +76,31 @@ impl Btf {
     /// # Errors
     ///
     /// The kernel has no BTF (built without `CONFIG_DEBUG_INFO_BTF`), or BTF of an unknown format.
-    pub fn of_kernel() -> io::Result<Btf> {
-        let bytes = fs::read("/sys/kernel/btf/vmlinux")?;
-        Btf::parse(bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    pub fn of_kernel() -> io::Result<Arc<Btf>> {
+        let mut known = OF_KERNEL.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(btf) = known.as_ref() {
+            return Ok(btf.clone());
+        }
+        let mut file = File::open(PATH)?;
+        let bytes = match sys::mmap::map_privately(&file) {
+            Ok(bytes) => Bytes::Mapped(bytes),
+            Err(_) => {
+                let size = file.metadata()?.len();
+                let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
+                file.read_to_end(&mut bytes)?;
+                Bytes::Read(bytes)
+            }
+        };
+        let btf = Btf::parse(bytes).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(known.insert(Arc::new(btf)).clone())
     }
 
-    fn parse(bytes: Vec<u8>) -> Option<Btf> {
+    /// Releases the memory of the running kernel's types; the next use reads them again.
+    pub fn release() {
+        *OF_KERNEL.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn parse(bytes: Bytes) -> Option<Btf> {
         let word = |at: usize| word(&bytes, at);
         let magic = u16::from_ne_bytes(*bytes.first_chunk::<2>()?);
         let header = word(4)? as usize;
@@ -59,13 +109,18 @@ impl Btf {
         }
         let types_at = header + word(8)? as usize;
         let types_len = word(12)? as usize;
-        let names = header.checked_add(word(16)? as usize)?;
+        let names_at = header.checked_add(word(16)? as usize)?;
+        let names = names_at..names_at.checked_add(word(20)? as usize)?;
         let end = types_at.checked_add(types_len)?;
-        let mut btf = Btf { names, types: vec![usize::MAX], bytes };
+        if end > bytes.len() || names.end > bytes.len() {
+            return None;
+        }
+        let mut btf = Btf { names, types: Vec::with_capacity(types_len / BYTES_PER_TYPE), bytes };
+        btf.types.push(u32::MAX);
         let mut at = types_at;
         while at < end {
             let found = btf.at(at)?;
-            btf.types.push(at);
+            btf.types.push(u32::try_from(at).ok()?);
             at = found.rest + trailing(found.kind, found.len)?;
         }
         Some(btf)
@@ -74,7 +129,6 @@ impl Btf {
     fn at(&self, at: usize) -> Option<Type> {
         let info = word(&self.bytes, at + 4)?;
         Some(Type {
-            name: word(&self.bytes, at)?,
             kind: info >> 24 & 0x1f,
             len: (info & 0xffff) as usize,
             bit_fields: info >> 31 != 0,
@@ -83,15 +137,26 @@ impl Btf {
     }
 
     fn name(&self, offset: u32) -> &[u8] {
-        let rest = self.bytes.get(self.names + offset as usize..).unwrap_or_default();
+        let names = self.bytes.get(self.names.clone()).unwrap_or_default();
+        let rest = names.get(offset as usize..).unwrap_or_default();
         &rest[..rest.iter().position(|&b| b == 0).unwrap_or(0)]
     }
 
+    /// The type of this kind and name: the name is searched for first, so that types are compared by
+    /// a number.
     fn find(&self, kind: u32, name: &str) -> Option<(usize, Type)> {
+        let names = self.bytes.get(self.names.clone())?;
+        let wanted = [b"\0", name.as_bytes(), b"\0"].concat();
+        let offset = memmem::find(names, &wanted)? as u32 + 1;
         self.types.iter().enumerate().skip(1).find_map(|(id, &at)| {
-            let found = self.at(at).filter(|t| t.kind == kind)?;
-            (self.name(found.name) == name.as_bytes()).then_some((id, found))
+            let is_it = word(&self.bytes, at as usize)? == offset;
+            let found = is_it.then(|| self.at(at as usize)).flatten()?;
+            (found.kind == kind).then_some((id, found))
         })
+    }
+
+    fn by_id(&self, id: usize) -> Option<Type> {
+        self.at(*self.types.get(id)? as usize)
     }
 
     /// The type ID with which programs are attached to a tracepoint.
@@ -132,7 +197,7 @@ impl Btf {
                 let (type_, at) = self.member(within, name, 0)?;
                 offset += at;
                 if i + 1 < path.len() {
-                    within = self.at(*self.types.get(type_)?)?;
+                    within = self.by_id(type_)?;
                 }
             }
             i16::try_from(offset).ok()
@@ -150,7 +215,7 @@ impl Btf {
     /// `NotFound`: this kernel has no struct of that name.
     pub fn size(&self, of: &str) -> io::Result<i16> {
         // Behind the name and the kind.
-        let size = || word(&self.bytes, self.types[self.find(STRUCT, of)?.0] + 8);
+        let size = || word(&self.bytes, self.find(STRUCT, of)?.1.rest - 4);
         size().and_then(|size| i16::try_from(size).ok()).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("this kernel has no struct {of}"))
         })
@@ -176,7 +241,7 @@ impl Btf {
             if !named.is_empty() {
                 return None;
             }
-            let inner = self.at(*self.types.get(type_)?)?;
+            let inner = self.by_id(type_)?;
             let (type_, offset) = self.member(inner, name, depth + 1)?;
             Some((type_, bits / 8 + offset))
         })
@@ -221,6 +286,7 @@ mod tests {
         assert_eq!(btf.size("k_sigaction").unwrap(), 32);
         assert!(btf.field("task_struct", &["no_such_field"]).is_err());
         assert!(btf.tracepoint("sched_switch").unwrap() > 0 && btf.tracepoint("no_such").is_err());
+        assert!(Arc::ptr_eq(&btf, &Btf::of_kernel().unwrap()), "it is read once");
     }
 
     #[test]
@@ -228,11 +294,15 @@ mod tests {
         let mut bytes = vec![0; HEADER];
         bytes[..2].copy_from_slice(&MAGIC.to_ne_bytes());
         bytes[4] = HEADER as u8;
-        assert!(Btf::parse(bytes.clone()).is_some_and(|btf| btf.tracepoint("x").is_err()));
+        let parse = |bytes: &[u8]| Btf::parse(Bytes::Read(bytes.to_vec()));
+        assert!(parse(&bytes).is_some_and(|btf| btf.tracepoint("x").is_err()));
         bytes[12] = 16;
-        assert!(Btf::parse(bytes.clone()).is_none(), "types end too early");
+        assert!(parse(&bytes).is_none(), "types end too early");
+        bytes[16] = 200;
+        assert!(parse(&bytes).is_none(), "names begin beyond the end");
+        bytes[16] = 0;
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 0x1f, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert!(Btf::parse(bytes).is_none(), "a kind that is not known");
-        assert!(Btf::parse(Vec::new()).is_none());
+        assert!(parse(&bytes).is_none(), "a kind that is not known");
+        assert!(parse(&[]).is_none());
     }
 }

@@ -69,6 +69,7 @@ pub enum Helper {
     PidTgid = 14,
     PerfEventOutput = 25,
     ProbeReadUser = 112,
+    ProbeReadKernel = 113,
     SendSignalThread = 117,
     RingReserve = 131,
     RingSubmit = 132,

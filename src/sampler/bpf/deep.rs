@@ -154,7 +154,7 @@ impl Deep {
     ///
     /// This kernel is too old, or the user lacks the privilege.
     pub fn new(cap: u32) -> io::Result<Deep> {
-        let kernel = Kernel::find(&Btf::of_kernel()?)?;
+        let kernel = Kernel::find(Btf::of_kernel()?.as_ref())?;
         let cpus = procfs::online_cpus().len();
         let size = (RING_OF_CPU * cpus).clamp(*RINGS.start(), *RINGS.end()).next_power_of_two();
         let map = Map::new(MapKind::Ring, EntrySize { key: 0, value: 0 }, size as u32)?;

@@ -117,6 +117,23 @@ fn read(c: &mut BpfCode, to: i16, bytes: i32, failed: CodeLabel) {
     c.jump_if_value(If::Differ, R0, 0, failed);
 }
 
+/// Reads eight bytes of the kernel's memory, `offset` bytes behind the address in `base`, to an
+/// offset on the program's stack, or jumps to `failed`.
+///
+/// A load would do for a pointer as well, but the verifier then searches all of the kernel's types
+/// for names that depend on the pointer's, which takes a millisecond.
+fn read_kernel(c: &mut BpfCode, to: i16, base: Reg, offset: i16, failed: CodeLabel) {
+    if base != R3 {
+        c.op(AluOp::Mov, R3, base);
+    }
+    c.op_value(AluOp::Add, R3, i32::from(offset));
+    c.op(AluOp::Mov, R1, R10);
+    c.op_value(AluOp::Add, R1, i32::from(to));
+    c.op_value(AluOp::Mov, R2, 8);
+    c.call(Helper::ProbeReadKernel);
+    c.jump_if_value(If::Differ, R0, 0, failed);
+}
+
 impl DeepProgram<'_> {
     /// The program. In the loop, `R6` counts chunks, `R7` is the address to copy next, `R8` the
     /// end, `R9` the record.
@@ -143,13 +160,16 @@ impl DeepProgram<'_> {
             c.op(AluOp::Mov, R1, R9);
         }
         c.call_function(k.cast);
-        c.load(AccessSize::Long, R1, R0, k.data);
-        c.load(AccessSize::Long, R1, R1, k.time);
-        c.store(AccessSize::Long, R10, TIME, R1);
+        read_kernel(c, WORD, R0, k.data, out);
+        c.load(AccessSize::Long, R3, R10, WORD);
+        read_kernel(c, TIME, R3, k.time, out);
         c.call(Helper::CurrentTask);
         c.op(AluOp::Mov, R9, R0);
-        c.load(AccessSize::Long, R1, R9, k.mm);
-        c.load(AccessSize::Long, R8, R1, k.start_stack);
+        read_kernel(c, WORD, R9, k.mm, out);
+        c.load(AccessSize::Long, R3, R10, WORD);
+        c.jump_if_value(If::Equal, R3, 0, out);
+        read_kernel(c, WORD, R3, k.start_stack, out);
+        c.load(AccessSize::Long, R8, R10, WORD);
         c.jump_if_value(If::Equal, R8, 0, out);
         c.load(AccessSize::Word, R1, R9, k.tid);
         c.store(AccessSize::Long, R10, TID, R1);
