@@ -163,10 +163,18 @@ impl SyscallProgram {
             scope,
             fields: &fields,
         };
-        let programs = CallPrograms::new(kernel, &calls, members, which)?.all();
-        let alone = usize::from(scope == ThreadScope::Alone);
-        let used = &programs[..programs.len() - alone];
-        calls.programs = Mutex::new(Programs::load(kernel, used)?);
+        let programs = CallPrograms::new(kernel, &calls, members, which)?;
+        let load = |mut programs: Vec<(&str, Vec<u64>)>| {
+            let alone = usize::from(scope == ThreadScope::Alone);
+            programs.truncate(programs.len() - alone);
+            Programs::load(kernel, &programs)
+        };
+        let at_switches = match which {
+            TracedCalls::Waits => programs.at_switches(kernel).and_then(load),
+            TracedCalls::All => Err(io::ErrorKind::Unsupported.into()),
+        };
+        let loaded = at_switches.or_else(|_| load(programs.at_calls()))?;
+        calls.programs = Mutex::new(loaded);
         Ok(calls)
     }
 

@@ -8,6 +8,7 @@ use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use crate::sampler::bpf::snippets::{self, CONTEXT, ChoiceRegisters, KEY};
 use crate::sampler::bpf::thread_set::{ThreadScope, ThreadSet};
+use crate::sampler::thread_state;
 
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
@@ -30,6 +31,40 @@ const CONTENDED: i32 = 2;
 /// A signal arrived, and the kernel restarts the call (`ERESTART_RESTARTBLOCK` of `linux/errno.h`,
 /// and the four above it).
 const LAST_RESTART: i32 = 516;
+
+/// The tracepoint at which a thread continues.
+const RESUME: &str = "sched_exit_tp";
+
+/// The bit of this signal, which ends a wait for good.
+const SIGKILL: i32 = 1 << (libc::SIGKILL - 1);
+
+/// Bits of `task_struct.jobctl`: a stop of the process, by a signal, a tracer or the freezer, has
+/// begun (`JOBCTL_STOP_PENDING`, `_TRAP_STOP`, `_TRAP_NOTIFY`, `_TRAP_FREEZE`).
+const STOPS: i32 = 1 << 17 | 1 << 19 | 1 << 20 | 1 << 23;
+
+/// Offsets of a thread's pending signals and stops, because of which the kernel restarts a call.
+struct Signals {
+    blocked: i16,
+    stops: i16,
+    /// The thread's own.
+    own: i16,
+    /// The pointer to those of the process, and their offset from there.
+    process: i16,
+    shared: i16,
+}
+
+impl Signals {
+    fn find(kernel: &Btf) -> io::Result<Signals> {
+        let field = |path: &[&str]| kernel.field("task_struct", path);
+        Ok(Signals {
+            blocked: field(&["blocked"])?,
+            stops: field(&["jobctl"])?,
+            own: field(&["pending", "signal"])?,
+            process: field(&["signal"])?,
+            shared: kernel.field("signal_struct", &["shared_pending", "signal"])?,
+        })
+    }
+}
 
 /// Assembles the programs. In all of them, `R7` is the thread's value.
 pub struct CallPrograms<'a> {
@@ -61,11 +96,31 @@ impl<'a> CallPrograms<'a> {
         Ok(CallPrograms { maps, members, args, which })
     }
 
-    /// All programs with their tracepoints; the last is only for following new threads.
-    pub fn all(&self) -> [(&'static str, Vec<u64>); 5] {
+    /// All programs at the beginning and the end of each system call, with their tracepoints; the
+    /// last is only for following new threads.
+    pub fn at_calls(&self) -> Vec<(&'static str, Vec<u64>)> {
+        let mut programs = vec![("sys_enter", self.on_entry()), ("sys_exit", self.on_return())];
+        programs.extend(self.of_threads());
+        programs
+    }
+
+    /// The same for waits, at the switches of threads: other system calls cost nothing then.
+    ///
+    /// # Errors
+    ///
+    /// This kernel lacks the tracepoint at which a thread continues (before Linux 6.16), or stores
+    /// pending signals elsewhere.
+    pub fn at_switches(&self, kernel: &Btf) -> io::Result<Vec<(&'static str, Vec<u64>)>> {
+        kernel.tracepoint(RESUME)?;
+        let signals = Signals::find(kernel)?;
+        let mut programs =
+            vec![("sched_switch", self.on_sleep()), (RESUME, self.on_resume(&signals))];
+        programs.extend(self.of_threads());
+        Ok(programs)
+    }
+
+    fn of_threads(&self) -> [(&'static str, Vec<u64>); 3] {
         [
-            ("sys_enter", self.on_entry()),
-            ("sys_exit", self.on_return()),
             ("sched_process_exit", self.on_thread_exit()),
             ("sched_process_exec", self.on_exec()),
             ("sched_wakeup_new", self.members.on_new_thread(&[])),
@@ -75,24 +130,34 @@ impl<'a> CallPrograms<'a> {
     /// `sys_enter(registers, number)`
     fn on_entry(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
-        let [out, found] = [(); 2].map(|()| c.label());
+        let out = c.label();
         // `R8`: the object, `R9`: the kind.
         match self.which {
             TracedCalls::Waits => self.waits(&mut c, out),
             TracedCalls::All => self.any(&mut c),
         }
-        snippets::this_thread(&mut c);
+        self.begin(&mut c, out);
+        c.put(out);
+        c.exit();
+        c.finish()
+    }
+
+    /// The current thread begins the call whose object and kind are in `R8` and `R9`, if it is
+    /// recorded. Jumps to `out`.
+    fn begin(&self, c: &mut BpfCode, out: CodeLabel) {
+        let found = c.label();
+        snippets::this_thread(c);
         if self.members.scope == ThreadScope::Everyone {
             let unknown = c.label();
             // prof's own calls are not recorded: each record would cause further ones.
             c.op_value(AluOp::Rsh, R0, 32);
             c.jump_if_value(If::Equal, R0, std::process::id() as i32, out);
-            snippets::look_up(&mut c, &self.maps.threads, unknown);
+            snippets::look_up(c, &self.maps.threads, unknown);
             c.jump(found);
             c.put(unknown);
-            self.members.add(&mut c, &[]);
+            self.members.add(c, &[]);
         }
-        snippets::look_up(&mut c, &self.maps.threads, out);
+        snippets::look_up(c, &self.maps.threads, out);
         c.put(found);
         c.op(AluOp::Mov, R7, R0);
         c.load(AccessSize::Long, R1, R7, thread::FLAGS);
@@ -101,26 +166,84 @@ impl<'a> CallPrograms<'a> {
         c.store(AccessSize::Long, R7, thread::KIND, R9);
         c.call(Helper::KtimeGetNs);
         c.store(AccessSize::Long, R7, thread::SINCE, R0);
+    }
+
+    /// `sched_switch(preempted, thread, next, state)`: the current thread stops running; it may wait
+    /// for a word.
+    fn on_sleep(&self) -> Vec<u64> {
+        let mut c = BpfCode::default();
+        let [out, sleeps] = [(); 2].map(|()| c.label());
+        c.load(AccessSize::Long, R2, R1, 24);
+        c.jump_if_value(If::Both, R2, thread_state::INTERRUPTIBLE as i32, sleeps);
+        c.jump(out);
+        c.put(sleeps);
+        c.load(AccessSize::Long, R2, R1, 0);
+        c.op_value(AluOp::And, R2, 0xff);
+        c.jump_if_value(If::Differ, R2, 0, out);
+        if self.members.scope != ThreadScope::Everyone {
+            // Most switches are those of others.
+            snippets::this_thread(&mut c);
+            snippets::look_up(&mut c, &self.maps.threads, out);
+        }
+        c.call(Helper::CurrentTask);
+        c.op(AluOp::Mov, R1, R0);
+        c.call(Helper::TaskRegs);
+        c.op(AluOp::Mov, R3, R0);
+        c.load(AccessSize::Long, R2, R3, self.args.number);
+        self.arguments(&mut c, out);
+        self.begin(&mut c, out);
         c.put(out);
         c.exit();
         c.finish()
     }
 
-    fn waits(&self, c: &mut BpfCode, out: CodeLabel) {
-        let [futex, new, wait, native, done] = [(); 5].map(|()| c.label());
-        c.load(AccessSize::Long, R2, R1, 8);
-        c.jump_if_value(If::Equal, R2, SYS_FUTEX, futex);
+    /// `sched_exit_tp(is_switch)`: the current thread continues, if it was switched out.
+    fn on_resume(&self, signals: &Signals) -> Vec<u64> {
+        let mut c = BpfCode::default();
+        let [out, again, once] = [(); 3].map(|()| c.label());
+        c.store(AccessSize::Long, R10, CONTEXT, R1);
+        snippets::this_thread(&mut c);
+        snippets::look_up(&mut c, &self.maps.threads, out);
+        c.op(AluOp::Mov, R7, R0);
+        c.load(AccessSize::Long, R1, R7, thread::SINCE);
+        c.jump_if_value(If::Equal, R1, 0, out);
+        // `R9`: the signals that it does not block.
+        c.call(Helper::CurrentTask);
+        c.load(AccessSize::Long, R1, R0, signals.blocked);
+        c.op_value(AluOp::Mov, R9, -1);
+        c.op(AluOp::Sub, R9, R1);
+        c.op_value(AluOp::And, R9, !SIGKILL);
+        c.store_value(AccessSize::Long, R10, RAW + 24, 0);
+        c.load(AccessSize::Long, R1, R0, signals.stops);
+        c.jump_if_value(If::Both, R1, STOPS, again);
+        c.load(AccessSize::Long, R1, R0, signals.own);
+        c.jump_if(If::Both, R1, R9, again);
+        c.load(AccessSize::Long, R1, R0, signals.process);
+        c.load(AccessSize::Long, R1, R1, signals.shared);
+        c.jump_if(If::Both, R1, R9, again);
+        c.jump(once);
+        c.put(again);
+        c.store_value(AccessSize::Long, R10, RAW + 24, 1);
+        c.put(once);
+        c.op(AluOp::Mov, R0, R7);
+        self.report(&mut c, out);
+        c.put(out);
+        c.exit();
+        c.finish()
+    }
+
+    /// Object and kind, in `R8` and `R9`, of a system call that waits for a word, which has the
+    /// number in `R2` and the arguments in the registers at `R3`; others jump to `out`.
+    fn arguments(&self, c: &mut BpfCode, out: CodeLabel) {
+        let [new, wait, native, done] = [(); 4].map(|()| c.label());
         c.jump_if_value(If::Equal, R2, SYS_FUTEX_WAIT, new);
-        c.jump(out);
-        c.put(futex);
-        c.load(AccessSize::Long, R3, R1, 0);
+        c.jump_if_value(If::Differ, R2, SYS_FUTEX, out);
         c.load(AccessSize::Long, R9, R3, self.args.second);
         c.op_value(AluOp::And, R9, FUTEX_CMD_MASK);
         c.load(AccessSize::Long, R6, R3, self.args.third);
         WAITS.iter().for_each(|&kind| c.jump_if_value(If::Equal, R9, kind, wait));
         c.jump(out);
         c.put(new);
-        c.load(AccessSize::Long, R3, R1, 0);
         c.op_value(AluOp::Mov, R9, FUTEX_WAIT);
         c.load(AccessSize::Long, R6, R3, self.args.second);
         c.put(wait);
@@ -135,6 +258,16 @@ impl<'a> CallPrograms<'a> {
         c.jump_if_value(If::Differ, R6, CONTENDED, done);
         c.op_value(AluOp::Add, R9, MARKED as i32);
         c.put(done);
+    }
+
+    fn waits(&self, c: &mut BpfCode, out: CodeLabel) {
+        let wait = c.label();
+        c.load(AccessSize::Long, R2, R1, 8);
+        c.jump_if_value(If::Equal, R2, SYS_FUTEX, wait);
+        c.jump_if_value(If::Differ, R2, SYS_FUTEX_WAIT, out);
+        c.put(wait);
+        c.load(AccessSize::Long, R3, R1, 0);
+        self.arguments(c, out);
     }
 
     fn any(&self, c: &mut BpfCode) {
