@@ -172,10 +172,12 @@ fn record_and_draw(args: &Args, mut output: Output) -> anyhow::Result<ExitCode> 
         0
     };
     if !args.verbosity.quiet {
-        Summary::of(&recorded, None).write(&mut Stderr, args.verbosity.verbose)?;
+        let summary = Summary::of(&recorded, None);
+        summary.write(&mut Stderr, args.verbosity.verbose)?;
         if let Some(path) = args.draw.output.as_ref().filter(|_| some && !to_stdout) {
             summary::written(&mut Stderr, path, bytes, None)?;
         }
+        summary.advice(&mut Stderr, args.verbosity.verbose)?;
     }
     anyhow::ensure!(some, "no samples, so there is nothing to draw");
     Ok(recorded.exit_code())

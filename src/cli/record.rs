@@ -113,11 +113,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     if !args.verbosity.quiet {
         let file = (!to_stdout).then_some(args.output.as_path());
-        Summary::of(&recorded, file).write(&mut Stderr, args.verbosity.verbose)?;
+        let summary = Summary::of(&recorded, file);
+        summary.write(&mut Stderr, args.verbosity.verbose)?;
         if let Some(file) = file {
             let next = stays && recorded.diagnostics.samples > 0;
             summary::written(&mut Stderr, file, bytes, next.then_some(recorded.names))?;
         }
+        summary.advice(&mut Stderr, args.verbosity.verbose)?;
     }
     Ok(recorded.exit_code())
 }

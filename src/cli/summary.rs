@@ -10,7 +10,7 @@ use super::record::Recorded;
 use crate::report::advice;
 use crate::sampler::notes::{LossRemedy, UncoveredTime, matters};
 use crate::sampler::{Importance, Note};
-use profile::Diagnostics;
+use profile::{BinaryShare, Diagnostics};
 use view::{Granularity, View};
 
 /// The amount of output on standard error.
@@ -67,7 +67,7 @@ impl<'a> Summary<'a> {
         Summary { recorded, kind, file }
     }
 
-    /// Prints it, and how the COMMAND ended.
+    /// Prints it, and how the COMMAND ended; [`Summary::advice`] is to follow.
     pub fn write(&self, err: &mut impl Write, verbose: bool) -> io::Result<()> {
         let lines = if verbose {
             vec![self.figures()]
@@ -79,6 +79,20 @@ impl<'a> Summary<'a> {
             self.details(err)?;
         }
         command_end(err, self.recorded)
+    }
+
+    /// Prints remedies for missing names and lines, for which package managers run: after
+    /// everything else.
+    pub fn advice(&self, err: &mut impl Write, verbose: bool) -> io::Result<()> {
+        let Recorded { profile, names, .. } = self.recorded;
+        if !verbose {
+            return self.names_of_worst().map_or(Ok(()), |line| writeln!(err, "prof: {line}"));
+        }
+        if *names {
+            let whole = most_truncated(&self.recorded.diagnostics);
+            quality::summary(err, profile, self.file.as_deref(), whole)?;
+        }
+        Ok(())
     }
 
     fn seconds(&self) -> f64 {
@@ -147,26 +161,21 @@ impl<'a> Summary<'a> {
         matters(d.lost, d.lost.saturating_add(d.samples))
     }
 
-    /// The share of samples without a name, if it is large, and the command that helps most.
+    /// The reason for missing names, if it is not that of single binaries.
     fn names(&self) -> Option<String> {
-        let Recorded { profile, diagnostics: d, .. } = self.recorded;
-        let nameless = d.unsymbolized_total();
-        let all = symbols::counted(profile);
-        let many = nameless.saturating_mul(100) > all.saturating_mul(NAMELESS_PERCENT);
         let missed = self.recorded.names_missed.as_ref();
-        if let Some(why) = missed.filter(|_| many || !self.recorded.names) {
+        if let Some(why) = missed.filter(|_| self.lacks_names() || !self.recorded.names) {
             return Some(why.clone());
         }
-        if !self.recorded.names {
-            return None;
-        }
-        let worst = d.unsymbolized.first().filter(|_| many);
-        if let Some(hint) = &self.recorded.run_time_code
-            && worst.is_none_or(|b| advice::is_memory(&b.binary))
-        {
-            return Some(hint.clone());
-        }
-        let worst = worst?;
+        let hint = self.recorded.run_time_code.as_ref().filter(|_| self.recorded.names)?;
+        self.worst().is_none_or(|b| advice::is_memory(&b.binary)).then(|| hint.clone())
+    }
+
+    /// The share of samples without a name, if it is large and nothing else explains it, and the
+    /// command that helps most.
+    fn names_of_worst(&self) -> Option<String> {
+        let Recorded { profile, diagnostics: d, .. } = self.recorded;
+        let worst = self.worst().filter(|_| self.recorded.names && self.names().is_none())?;
         let word = self.file.as_ref().map(|file| super::shell_word(file).into_owned());
         let how = advice::binaries::for_names(profile, word, &worst.binary);
         let how = how.map_or(String::new(), |how| format!("; for names: {how}"));
@@ -175,9 +184,22 @@ impl<'a> Summary<'a> {
         } else {
             worst.binary.rsplit('/').next().unwrap_or_default()
         };
-        let share = percent(nameless, all);
+        let all = symbols::counted(profile);
+        let share = percent(d.unsymbolized_total(), all);
         let of_it = percent(worst.samples, all);
         Some(format!("{share} of the samples have no function name ({name} {of_it}){how}"))
+    }
+
+    /// True if many samples have no name.
+    fn lacks_names(&self) -> bool {
+        let Recorded { profile, diagnostics: d, .. } = self.recorded;
+        let all = symbols::counted(profile);
+        d.unsymbolized_total().saturating_mul(100) > all.saturating_mul(NAMELESS_PERCENT)
+    }
+
+    /// The binary of most samples without a name, if there are many.
+    fn worst(&self) -> Option<&BinaryShare> {
+        self.recorded.diagnostics.unsymbolized.first().filter(|_| self.lacks_names())
     }
 
     /// The most important of the other notes, if the figures mislead without it, and the number of
@@ -221,13 +243,12 @@ impl<'a> Summary<'a> {
             });
             writeln!(err, "prof: {} lost, {} throttled{pause}", d.lost, d.throttled)?;
         }
-        let whole = truncated(err, d)?;
+        truncated(err, d)?;
         if d.folded > 0 {
             writeln!(err, "prof: {} stacks were cut: too many distinct ones", d.folded)?;
         }
         if *names {
             unsymbolized(err, d, symbols::counted(profile))?;
-            quality::summary(err, profile, self.file.as_deref(), whole)?;
         }
         notes.at_end.iter().try_for_each(|note| writeln!(err, "prof: {note}"))?;
         notes_of_names.iter().try_for_each(|note| writeln!(err, "prof: {note}"))?;
@@ -269,10 +290,10 @@ pub fn written(
     writeln!(err, "prof: wrote {name} ({size} KiB){without}{next}")
 }
 
-/// The number of truncated stacks, by reason; returns what would help most of them.
-fn truncated(err: &mut impl Write, d: &Diagnostics) -> io::Result<Option<String>> {
+/// The number of truncated stacks, by reason, and what would help most of them.
+fn truncated(err: &mut impl Write, d: &Diagnostics) -> io::Result<()> {
     if d.truncated_total() == 0 {
-        return Ok(None);
+        return Ok(());
     }
     let why: Vec<String> =
         d.truncated.iter().map(|(why, n)| format!("{} {n}", why.code())).collect();
@@ -284,10 +305,13 @@ fn truncated(err: &mut impl Write, d: &Diagnostics) -> io::Result<Option<String>
         percent(d.truncated_total(), d.user_stacks),
         why.join(", ")
     )?;
+    most_truncated(d).iter().try_for_each(|how| writeln!(err, "prof: {how}"))
+}
+
+/// What would help most of the truncated stacks.
+fn most_truncated(d: &Diagnostics) -> Option<String> {
     let most = d.truncated.iter().max_by_key(|(_, n)| n);
-    let whole = most.and_then(|(why, _)| advice::whole_stacks(*why));
-    whole.iter().try_for_each(|how| writeln!(err, "prof: {how}"))?;
-    Ok(whole)
+    most.and_then(|(why, _)| advice::whole_stacks(*why)).filter(|_| d.truncated_total() > 0)
 }
 
 /// The share of `all` samples that have no name, and where most of them are.

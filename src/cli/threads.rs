@@ -91,14 +91,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let stays = output.stays();
             let bytes = output.write(&recorded.profile)?;
             let file = args.output.as_deref().filter(|_| !to_stdout);
-            if !quiet {
-                let summary = Summary::of_snapshot(&recorded, file);
-                summary.write(&mut err, args.verbosity.verbose)?;
+            if quiet {
+                return Ok(ExitCode::SUCCESS);
             }
-            if let Some(file) = file.filter(|_| !quiet) {
+            let summary = Summary::of_snapshot(&recorded, file);
+            summary.write(&mut err, args.verbosity.verbose)?;
+            if let Some(file) = file {
                 let next = stays && recorded.diagnostics.samples > 0;
                 summary::written(&mut err, file, bytes, next.then_some(recorded.names))?;
             }
+            summary.advice(&mut err, args.verbosity.verbose)?;
         }
         None => {
             recorded.profile.strings.replace(printed::line);
@@ -114,6 +116,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if !quiet {
                 let summary = Summary::of_printed_threads(&recorded);
                 summary.write(&mut err, args.verbosity.verbose)?;
+                summary.advice(&mut err, args.verbosity.verbose)?;
             }
         }
     }

@@ -41,12 +41,28 @@ git:
         100 /var/lib/dpkg/status
 ";
 
+const NODE: &str = "https://node.example/node_20.x nodistro/main amd64 Packages";
+const MIRROR: &str = "http://mirror.example/debian bookworm/main amd64 Packages";
+
 #[test]
 fn versions_of_the_distribution_are_found_by_apt() {
-    let archives = distribution_archives(POLICY);
-    assert_eq!(archives.len(), 1, "{archives:?}");
-    let found = installed_from(VERSIONS, &archives);
-    assert_eq!(found, FxHashSet::from_iter(["git".to_owned()]));
+    assert_eq!(installed_from(VERSIONS), [("nodejs", NODE), ("git", MIRROR)]);
+    assert_eq!(distribution_archives(POLICY), FxHashSet::from_iter([MIRROR]));
+}
+
+#[test]
+fn archives_are_recognized_by_their_release_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    let signed = "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\nOrigin: Debian\nLabel: x\n";
+    write("mirror.example_debian_dists_bookworm_InRelease", signed);
+    write("other.example_x_dists_stable_Release", "Origin: Other\nLabel: Debian\n");
+    let other = "https://other.example/x/ stable/main amd64 Packages";
+    let of = |archive| is_distribution(dir.path(), archive);
+    assert_eq!([MIRROR, other].map(of), [Some(true), Some(false)]);
+    for unknown in [NODE, "", "/var/lib/dpkg/status", "http://mirror.example/debian sid/main"] {
+        assert_eq!(of(unknown), None, "{unknown}");
+    }
 }
 
 #[test]
