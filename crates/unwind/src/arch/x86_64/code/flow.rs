@@ -21,8 +21,8 @@ const ROUNDS: usize = 16;
 /// Most tracked words of the stack in a state; one takes 24 bytes.
 const MAX_WORDS: usize = 32;
 
-/// Most words in all states, for each instruction.
-const WORDS: usize = 8;
+/// Most words in all states, for each instruction. In programs it is 1.
+const WORDS: usize = 4;
 
 /// Evaluated instructions and words of small graphs, in addition.
 const FEW: usize = 256;

@@ -15,7 +15,7 @@ pub const NONE: u32 = u32::MAX;
 const LONG: usize = 32;
 
 /// Most blocks of a graph; the states of one take 400 bytes.
-const MAX_BLOCKS: usize = 1 << 15;
+const MAX_BLOCKS: usize = 1 << 14;
 
 /// An instruction.
 #[derive(Clone, Copy, Debug)]

@@ -66,6 +66,14 @@ impl Fixture {
         }
     }
 
+    /// Locations of the caller's registers.
+    fn kept(&mut self, at: u64) -> [SavedAt; 6] {
+        match self.frame(at, Instruction) {
+            Some(CodeFrame::Inner { kept, .. }) => kept,
+            other => panic!("{at:#x}: {other:?}"),
+        }
+    }
+
     fn leads(&mut self, call: u64, to: Option<u64>) -> Leads {
         let to = to.map(|to| BASE + to);
         self.with(|cache, file| cache.leads(file, BASE + call, to, |_, _| false))
@@ -106,11 +114,8 @@ fn frame_pointers_are_used_from_set_up_to_restore() {
     ] {
         assert_eq!(w.cfa(at, Instruction), cfa, "{at:#x}");
     }
-    let Some(CodeFrame::Inner { kept, .. }) = w.frame(0x35, Instruction) else {
-        panic!("no frame")
-    };
     assert_eq!(
-        kept,
+        w.kept(0x35),
         [
             SavedAt::Same,
             SavedAt::Cfa(-16),
@@ -221,12 +226,9 @@ fn hostile_code_costs_a_bounded_time() {
     }
 }
 
-/// Frames from this program's instructions equal those of its unwind information, wherever both use
-/// the same register.
-#[test]
-fn frames_from_code_are_those_of_the_unwind_information() {
-    use crate::cfi::Rule;
-    use crate::module::{ModuleUnwinder, RuleCache};
+/// This program.
+fn own_module() -> crate::module::ModuleUnwinder {
+    use crate::module::ModuleUnwinder;
     use sys::image::{Hit, Images, State};
 
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -238,16 +240,30 @@ fn frames_from_code_are_those_of_the_unwind_information() {
     let image = images.intern(pid, line.path, &[], line.file);
     let image = images.load(image, Hit { pid, start: line.start, end: line.end });
     let State::Elf(loaded) = &images.get(image).state else { panic!("no ELF file") };
-    let module = ModuleUnwinder::new(image, line.path, loaded);
+    ModuleUnwinder::new(image, line.path, loaded)
+}
+
+/// Small functions of a file, of all parts of it.
+fn some_functions(file: File<'_>) -> Vec<(u64, u64)> {
+    let small = |f: &&(u64, u64)| f.1 - f.0 < 2048;
+    let functions: Vec<_> = file.functions.sized().iter().filter(small).copied().collect();
+    functions.iter().step_by((functions.len() / 400).max(1)).take(400).copied().collect()
+}
+
+/// Frames from this program's instructions equal those of its unwind information, wherever both use
+/// the same register.
+#[test]
+fn frames_from_code_are_those_of_the_unwind_information() {
+    use crate::cfi::Rule;
+    use crate::module::RuleCache;
+
+    let module = own_module();
     let mut rules = RuleCache::default();
     let mut same = 0;
     let mut other = Vec::new();
     let mut unknown = 0;
     let code = module.code();
-    // In a large function, the cost of each address is proportional to its size.
-    let small = |f: &&(u64, u64)| f.1 - f.0 < 2048;
-    let functions: Vec<_> = code.functions.sized().iter().filter(small).collect();
-    for &&(start, end) in functions.iter().step_by((functions.len() / 400).max(1)).take(400) {
+    for (start, end) in some_functions(code) {
         let graph = Graph::new(code, start, 2000, Extent::All, &mut |_| false);
         let inside = |a: &u64| (start..end).contains(a);
         for address in graph.addresses().filter(inside) {
@@ -273,6 +289,77 @@ fn frames_from_code_are_those_of_the_unwind_information() {
     println!("{same} instructions agree, {unknown} have no frame, {} differ", other.len());
     assert!(other.is_empty(), "{:x?}", &other[..other.len().min(20)]);
     assert!(same > 10_000 && unknown * 10 < same, "{same}, {unknown}");
+}
+
+/// Jump tables are not followed: code behind them is found by its addresses only.
+#[test]
+fn frames_do_not_depend_on_the_order_of_lookups() {
+    let module = own_module();
+    let file = module.code();
+    let (mut upwards, mut downwards) = (CodeCache::default(), CodeCache::default());
+    let mut count = 0;
+    for (start, end) in some_functions(file) {
+        let bytes = &file.text.from(start).unwrap()[..(end - start) as usize];
+        let decoder = iced_x86::Decoder::with_ip(64, bytes, start, 0);
+        let list: Vec<_> = decoder
+            .into_iter()
+            .map(|i| CodeAddress { address: FileAddress(i.ip()), kind: Instruction })
+            .collect();
+        let mut frames: Vec<_> = list.iter().map(|&at| upwards.frame(file, at)).collect();
+        for &at in list.iter().rev() {
+            assert_eq!(downwards.frame(file, at), frames.pop().unwrap(), "{at:x?} in {start:x}");
+            count += 1;
+        }
+    }
+    assert!(count > 10_000, "{count}");
+}
+
+/// f: push rbp; mov rbp,rsp; push rbx; sub 8,rsp; xor ebx,ebx; call f; mov rbx,[rbp-8]; leave; ret.
+#[test]
+fn a_register_is_unchanged_before_it_is_saved_by_another_name() {
+    let code = [
+        0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x83, 0xec, 8, 0x31, 0xdb, 0xe8, 0xf0, 0xff, 0xff,
+        0xff, 0x48, 0x8b, 0x5d, 0xf8, 0xc9, 0xc3,
+    ];
+    for functions in [&[(0, 22)][..], &[]] {
+        let mut w = Fixture::new(&code, functions);
+        w.functions.begin_at(&[BASE]);
+        for at in [0, 1, 4, 5, 9, 0x14, 0x15] {
+            assert_eq!(w.kept(at)[0], SavedAt::Same, "{at:#x}");
+        }
+        for at in [0xb, 0x10] {
+            assert_eq!(w.kept(at)[0], SavedAt::Cfa(-24), "{at:#x}");
+        }
+    }
+    // From an address between, the frame pointer is another register.
+    let mut w = Fixture::new(&code, &[]);
+    w.functions.begin_at(&[BASE + 4]);
+    let frame = w.frame(4, Instruction);
+    assert!(
+        matches!(frame, Some(CodeFrame::Inner { base: BP, add: 16, kept, .. })
+            if [SavedAt::Lost, SavedAt::Same].contains(&kept[0])),
+        "{frame:?}"
+    );
+}
+
+/// f: test; je 1f; ret; 1: push rdi; ret. The second one jumps to its argument.
+#[test]
+fn a_return_to_a_pushed_address_is_a_jump() {
+    let code = [0x85, 0xff, 0x74, 1, 0xc3, 0x57, 0xc3];
+    let mut w = Fixture::new(&code, &[(0, 7)]);
+    for (at, add) in [(0, 8), (2, 8), (4, 8), (5, 8)] {
+        assert_eq!(w.cfa(at, Instruction), sp(add), "{at}");
+    }
+}
+
+/// f: push rbx; test; je 1f; pop rbx; ret; 1: ret (with the wrong stack pointer).
+#[test]
+fn returns_that_disagree_leave_no_frame() {
+    let code = [0x53, 0x85, 0xff, 0x74, 2, 0x5b, 0xc3, 0xc3];
+    let mut w = Fixture::new(&code, &[(0, 8)]);
+    assert_eq!(w.frame(1, Instruction), None);
+    assert_eq!(w.cfa(5, Instruction), sp(16));
+    assert_eq!(w.frame(7, Instruction), None);
 }
 
 /// A loop that begins at a multiple of 16 after a call: nops precede it, as after a function's last
