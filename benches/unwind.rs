@@ -2,7 +2,7 @@
 //!
 //! cargo bench --bench unwind [-- --seconds 3 --rounds 7]
 //!
-//! perf records C++, Rust, python3 and rustc with stack dumps; prof's own unwinder walks the same
+//! perf records g++, C++, Rust, python3 and rustc with stack dumps; prof's own unwinder walks the same
 //! registers and dumps, in the order in which they were taken. "alone" is without what a walk takes
 //! over from the one before: each stack is walked to its end. The column of perf is the time of
 //! `perf script` for the same file, beyond reading it.
@@ -130,6 +130,9 @@ struct Program {
     library: Option<u64>,
 }
 
+/// The C++ compiler: its samples are in many functions, each of which is seldom seen twice.
+const COMPILER: &str = "g++";
+
 /// The Rust compiler: a large shared library that is on every machine that builds prof.
 fn rustc(dir: &Path) -> Option<Program> {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?.stdout;
@@ -157,7 +160,12 @@ fn programs(dir: &Path, seconds: f64) -> Vec<Program> {
     assert!(built.is_ok_and(|s| s.success()), "rustc");
     let script = source.join("extensions.py").display().to_string();
     let python = ["/usr/bin/python3".into(), script, (2.0 * seconds).to_string()].to_vec();
+    let out = dir.join("compiled.o").display().to_string();
+    let compile = ["g++", "-O2", "-std=c++20", "-c", "-o", &out];
+    let compile = compile.map(String::from).into_iter();
+    let compile = compile.chain([source.join("stacks.cpp").display().to_string()]).collect();
     let mut programs = vec![
+        Program { name: COMPILER, command: compile, library: None },
         Program { name: "C++", command: cpp, library: None },
         Program { name: "Rust", command: vec![rust, seconds.to_string()], library: None },
         Program { name: "python3", command: python, library: None },
@@ -234,6 +242,10 @@ fn compare(
     let ours = [row.per_sample(row.warm), row.per_frame(row.warm)];
     let [sample, frame] = ours.map(|nanoseconds| time(nanoseconds * 1e-9));
     figures.row(name, [sample, frame, time(perf)]);
+    if name == COMPILER {
+        let first = row.per_sample(row.first.saturating_sub(row.longest));
+        println!("{name}: {first:.0} ns a sample at first, without the longest");
+    }
     match program.library {
         Some(bytes) => large_binary(bytes >> 20, &row, &program.command, claims),
         None => {
