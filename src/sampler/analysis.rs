@@ -27,8 +27,8 @@ use sys::{mmap, procfs};
 
 /// Most bytes of samples that wait, and of samples and records together: processes without records
 /// about them cannot be attributed.
-const MAX_SAMPLES: usize = 24 << 20;
-const MAX_EVENTS: usize = 28 << 20;
+const MAX_SAMPLES: usize = 16 << 20;
+const MAX_EVENTS: usize = 18 << 20;
 
 /// Limit for the pages of mapped files in prof's memory.
 const MAX_FILE_BYTES: u64 = 12 << 20;

@@ -89,9 +89,9 @@ pub struct Session {
     hotplug: Hotplug,
     /// Time at which the rings were last read.
     drained: Instant,
-    /// Time of the end of the last wait, if any.
-    awake: Option<Instant>,
-    /// Longest time from one wait to the next.
+    /// Time at which the last record was handled, or the last wait ended.
+    busy_since: Option<Instant>,
+    /// Longest time from there to the next record or wait.
     longest_pause: Duration,
     /// Processes that were attached at the start.
     pub pids: Vec<i32>,
@@ -165,7 +165,7 @@ impl Session {
             programs,
             hotplug: Hotplug::new(options, cpus),
             drained: Instant::now(),
-            awake: None,
+            busy_since: None,
             longest_pause: Duration::ZERO,
             pids,
         })
@@ -303,8 +303,7 @@ impl Session {
     /// Waits until a ring has filled to its watermark, one of `others` is readable, a signal
     /// arrives, or `timeout_ms` have passed. Returns whether one of `others` is readable.
     pub fn wait(&mut self, others: &[i32], timeout_ms: i32) -> bool {
-        let pause = self.awake.map_or(Duration::ZERO, |awake| awake.elapsed());
-        self.longest_pause = self.longest_pause.max(pause);
+        note_pause(&mut self.longest_pause, &mut self.busy_since);
         let growing = self.rings.growing_fd();
         let deep = self.attacher.deep.fd();
         let rings = self.rings.pollable();
@@ -322,7 +321,7 @@ impl Session {
             _ => timeout_ms,
         };
         os::poll(&mut fds, timeout_ms.min(most));
-        self.awake = Some(Instant::now());
+        self.busy_since = Some(Instant::now());
         if deep.is_some() && fds[deep_at].revents != 0 {
             self.attacher.deep.set_readable();
         }
@@ -337,7 +336,7 @@ impl Session {
         fds[fds.len() - others.len()..].iter().any(|fd| fd.revents != 0)
     }
 
-    /// Longest time from one wait for the rings to the next, in which they were read once.
+    /// Longest time without a wait for the rings or a record that was read from them.
     pub fn longest_pause(&self) -> Duration {
         self.longest_pause
     }
@@ -373,6 +372,7 @@ impl Session {
         }
         let lost = self.stats.lost;
         let Session { attacher, rings, layouts, filter, stats, forks, .. } = self;
+        let (longest_pause, busy_since) = (&mut self.longest_pause, &mut self.busy_since);
         let mut deep = std::mem::take(&mut attacher.deep);
         deep.begin();
         let sideband = rings.outputs().sideband.len();
@@ -390,6 +390,7 @@ impl Session {
                         let time = record::time_of(header, bytes).unwrap_or(0);
                         let delivery = deep.complete(event, |event| consume(time, event));
                         count(stats, &attacher.events, &event, delivery);
+                        note_pause(longest_pause, busy_since);
                     }
                 }
                 None => stats.damaged += 1,
@@ -475,6 +476,13 @@ impl Session {
             }
         }
     }
+}
+
+/// Notes the time since the last record or wait.
+fn note_pause(longest: &mut Duration, since: &mut Option<Instant>) {
+    let now = Instant::now();
+    let last = since.replace(now).unwrap_or(now);
+    *longest = (*longest).max(now - last);
 }
 
 fn count(stats: &mut Stats, events: &[EventSpec], event: &Event<'_>, delivery: Delivery) {

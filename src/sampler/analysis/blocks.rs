@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustc_hash::FxHashMap;
 
 /// Bytes of a block, which begins at a multiple of this address.
-const BLOCK: usize = 1024;
+const BLOCK: usize = 512;
+
+/// Bytes of a group of blocks, of which equal ones are kept once, too.
+const GROUP: usize = 32 * BLOCK;
 
 /// Most threads whose last stacks are compared with the next one.
 const MAX_THREADS: usize = 64;
 
-/// Most blocks of a thread that are compared.
-const MAX_BLOCKS: usize = 4096;
+/// Most groups of a thread that are compared: deep stacks have 2 MiB.
+const MAX_GROUPS: usize = 256;
 
 /// Memory that counts as held until it is dropped.
 #[derive(Debug)]
@@ -36,30 +39,99 @@ impl Drop for HeldMemory {
     }
 }
 
-/// A block, or a part of one at the end of a copy.
+/// A block, or a part of one at an end of a copy.
 #[derive(Debug)]
 struct Block {
-    bytes: Box<[u8]>,
+    bytes: [u8; BLOCK],
+    length: usize,
     _held: HeldMemory,
+}
+
+impl Block {
+    fn new(part: &[u8], counter: &Arc<AtomicUsize>) -> Arc<Block> {
+        let mut bytes = [0; BLOCK];
+        bytes[..part.len()].copy_from_slice(part);
+        let _held = HeldMemory::new(counter, size_of::<Block>() + ARC);
+        Arc::new(Block { bytes, length: part.len(), _held })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// Bytes of the counters of an [`Arc`].
+const ARC: usize = 16;
+
+/// Consecutive blocks of one group.
+#[derive(Debug)]
+struct Group {
+    /// Number of the first: address / [`BLOCK`].
+    first: u64,
+    blocks: Vec<Arc<Block>>,
+    _held: HeldMemory,
+}
+
+impl Group {
+    /// The blocks of a part of a group; those that are equal in an older group are shared.
+    fn new(address: u64, bytes: &[u8], older: Option<&Group>, counter: &Arc<AtomicUsize>) -> Group {
+        let block = |(number, part): (u64, &[u8])| {
+            let known = older.and_then(|group| group.block(number));
+            let same = known.filter(|block| block.bytes() == part);
+            same.cloned().unwrap_or_else(|| Block::new(part, counter))
+        };
+        let blocks: Vec<Arc<Block>> = parts(address, bytes, BLOCK).map(block).collect();
+        let size = size_of::<Group>() + ARC + blocks.capacity() * size_of::<Arc<Block>>();
+        let _held = HeldMemory::new(counter, size);
+        Group { first: address / BLOCK as u64, blocks, _held }
+    }
+
+    fn block(&self, number: u64) -> Option<&Arc<Block>> {
+        self.blocks.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// True if it has exactly these bytes.
+    fn is(&self, address: u64, bytes: &[u8]) -> bool {
+        let mut parts = parts(address, bytes, BLOCK);
+        let all = self
+            .blocks
+            .iter()
+            .all(|block| parts.next().is_some_and(|(_, part)| block.bytes() == part));
+        self.first == address / BLOCK as u64 && all && parts.next().is_none()
+    }
+}
+
+/// Divides bytes at multiples of `size`, each with its number: address / size.
+fn parts(address: u64, bytes: &[u8], size: usize) -> impl Iterator<Item = (u64, &[u8])> {
+    let mut left = bytes;
+    let mut at = address;
+    std::iter::from_fn(move || {
+        let to_end = size - (at % size as u64) as usize;
+        let (part, rest) = left.split_at(to_end.min(left.len()));
+        let number = at / size as u64;
+        (left, at) = (rest, at.wrapping_add(part.len() as u64));
+        (!part.is_empty()).then_some((number, part))
+    })
 }
 
 /// The bytes of a copy.
 #[derive(Debug, Default)]
-pub struct KeptBytes(Vec<Arc<Block>>);
+pub struct KeptBytes(Vec<Arc<Group>>);
 
 impl KeptBytes {
     /// Appends the bytes. Returns their number.
     pub fn append_to(&self, to: &mut Vec<u8>) -> usize {
         let before = to.len();
-        self.0.iter().for_each(|block| to.extend_from_slice(&block.bytes));
+        let blocks = self.0.iter().flat_map(|group| &group.blocks);
+        blocks.for_each(|block| to.extend_from_slice(block.bytes()));
         to.len() - before
     }
 }
 
-/// The blocks of each thread's last stacks, by their number: address / [`BLOCK`].
+/// The blocks of each thread's last stacks, by the number of their group: address / [`GROUP`].
 #[derive(Debug, Default)]
 pub struct StackBlocks {
-    threads: FxHashMap<i32, FxHashMap<u64, Arc<Block>>>,
+    threads: FxHashMap<i32, FxHashMap<u64, Arc<Group>>>,
     /// Number of bytes of all blocks that are kept, here and in copies.
     held: Arc<AtomicUsize>,
 }
@@ -76,30 +148,29 @@ impl StackBlocks {
     }
 
     /// Copies a part of a thread's stack, which begins at an address.
-    pub fn keep(&mut self, tid: i32, address: u64, mut bytes: &[u8]) -> KeptBytes {
+    pub fn keep(&mut self, tid: i32, address: u64, bytes: &[u8]) -> KeptBytes {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
             self.threads.clear();
         }
         let known = self.threads.entry(tid).or_default();
-        if known.len() >= MAX_BLOCKS {
+        if known.len() >= MAX_GROUPS {
             known.clear();
         }
-        let mut kept = Vec::with_capacity(bytes.len() / BLOCK + 2);
+        let mut kept = Vec::with_capacity(bytes.len() / GROUP + 2);
         let mut at = address;
-        while !bytes.is_empty() {
-            let to_end = BLOCK - (at % BLOCK as u64) as usize;
-            let (part, rest) = bytes.split_at(to_end.min(bytes.len()));
-            let new = || {
-                let held = HeldMemory::new(&self.held, size_of::<Block>() + part.len());
-                Arc::new(Block { bytes: part.into(), _held: held })
+        for (number, part) in parts(address, bytes, GROUP) {
+            let older = known.get(&number);
+            let group = match older {
+                Some(group) if group.is(at, part) => group.clone(),
+                _ => {
+                    let new = Group::new(at, part, older.map(|group| &**group), &self.held);
+                    let new = Arc::new(new);
+                    known.insert(number, new.clone());
+                    new
+                }
             };
-            let last = known.entry(at / BLOCK as u64).or_insert_with(new);
-            if *last.bytes != *part {
-                *last = new();
-            }
-            kept.push(last.clone());
+            kept.push(group);
             at = at.wrapping_add(part.len() as u64);
-            bytes = rest;
         }
         KeptBytes(kept)
     }
@@ -125,16 +196,16 @@ mod tests {
         let mut stack: Vec<u8> = (0..64 << 10).map(|i: usize| (i / 7) as u8).collect();
         let first = blocks.keep(1, 0x7ffc_0000_0123, &stack);
         let once = held(&blocks);
-        assert!(once >= stack.len() && once < stack.len() * 11 / 10, "{once}");
+        assert!(once >= stack.len() && once < stack.len() * 5 / 4, "{once}");
         let before = stack.clone();
         stack[70] ^= 1;
         stack[40_000] ^= 1;
         let second = blocks.keep(1, 0x7ffc_0000_0123, &stack);
-        assert!(held(&blocks) < once + 3 * BLOCK, "{}", held(&blocks));
+        assert!(held(&blocks) < once + 5 * BLOCK, "{}", held(&blocks));
         // A deeper stack has the older bytes behind its own.
         let deeper = [&[9; 640][..], &stack].concat();
         let third = blocks.keep(1, 0x7ffc_0000_0123 - 640, &deeper);
-        assert!(held(&blocks) < once + 6 * BLOCK, "{}", held(&blocks));
+        assert!(held(&blocks) < once + 10 * BLOCK, "{}", held(&blocks));
         // Another thread has its own.
         let other = blocks.keep(2, 0x7ffc_0000_0123, &stack);
         assert!(held(&blocks) > 2 * once);
@@ -159,7 +230,7 @@ mod tests {
         for i in 0..100 {
             blocks.keep(1, i << 20, &[1; 1 << 20]);
         }
-        assert!(held(&blocks) <= 8 << 20, "{}", held(&blocks));
+        assert!(held(&blocks) <= 6 << 20, "{}", held(&blocks));
         assert!(bytes_of(&blocks.keep(1, u64::MAX - 99, &[7; 100])) == [7; 100]);
         assert!(bytes_of(&blocks.keep(1, 0, &[])).is_empty());
     }
