@@ -317,10 +317,11 @@ impl UnwindTables {
             match rows.find(table, offset, address) {
                 Some(Found::Row(described)) => return described,
                 Some(Found::Outside) => {}
-                None => {
+                found => {
                     let section = self.eh_section()?;
                     if let Some(fde) = self.entry_at(&section, offset, address) {
-                        return self.rows_of(&section, context, &fde, address, (table, rows));
+                        let cached = (table, rows, found.is_some());
+                        return self.rows_of(&section, context, &fde, address, cached);
                     }
                 }
             }
@@ -331,22 +332,25 @@ impl UnwindTables {
         match rows.find(table, offset, address) {
             Some(Found::Row(described)) => described,
             Some(Found::Outside) => None,
-            None => {
+            found => {
                 let section = self.debug_section(&built)?;
                 let fde = self.entry_at(&section, offset, address)?;
-                self.rows_of(&section, context, &fde, address, (table, rows))
+                let cached = (table, rows, found.is_some());
+                self.rows_of(&section, context, &fde, address, cached)
             }
         }
     }
 
-    /// Evaluates and stores all rows of an entry; returns that of an address.
+    /// Evaluates and stores the rows of an entry; returns that of an address. The first time, the
+    /// rows up to that address suffice: many functions are seen once. Then `again` is set, and all
+    /// are evaluated.
     fn rows_of<'a, S: Table<'a>>(
         &self,
         section: &S,
         context: &mut UnwindContext,
         fde: &FrameDescriptionEntry<Slice<'a>>,
         address: u64,
-        (table, rows): (TableId, &mut Rows),
+        (table, rows, again): (TableId, &mut Rows, bool),
     ) -> Option<Described> {
         if !self.affords(fde) {
             return None;
@@ -356,26 +360,31 @@ impl UnwindTables {
         let mut found = None;
         let all = rows.keep(table, fde.offset(), code, |rows| {
             let Ok(mut evaluated) = fde.rows(section, &self.bases, context) else {
-                rows.push((code.0, None));
+                rows.push((code.0, Some(None)));
                 return true;
             };
             let mut end = code.0;
             while rows.len() < MAX_ROWS {
                 match evaluated.next_row() {
                     Ok(Some(row)) if row.start_address() < code.1 => {
-                        let described = Some(Shorten.visit(section, row, encoding));
-                        if row.contains(address) {
-                            found = described;
-                        }
+                        let described = Some(Some(Shorten.visit(section, row, encoding)));
+                        let is_found = row.contains(address);
                         end = row.end_address();
                         let is_new = rows.last().is_none_or(|last| last.1 != described);
                         if is_new && row.start_address() < end {
                             rows.push((row.start_address(), described));
                         }
+                        if is_found {
+                            found = described.flatten();
+                            if !again {
+                                rows.push((end, None));
+                                return true;
+                            }
+                        }
                     }
                     Ok(_) => return true,
                     Err(_) => {
-                        rows.push((end, None));
+                        rows.push((end, Some(None)));
                         return true;
                     }
                 }

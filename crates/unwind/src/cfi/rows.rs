@@ -110,7 +110,7 @@ const HEADER: usize = 2;
 pub const MAX_ROWS: usize = 1 << 14;
 
 /// Binary logarithms of the number of addresses and of functions that are cached.
-const ADDRESSES: u32 = 16;
+const ADDRESSES: u32 = 15;
 const FUNCTIONS: u32 = 16;
 
 /// Binary logarithms of the number of granules by which functions are found without their table,
@@ -142,7 +142,16 @@ pub enum Found {
     Row(Option<Described>),
     /// The entry does not contain the address.
     Outside,
+    /// The entry's rows have not been evaluated up to the address.
+    Beyond,
 }
+
+/// A row that begins at an address: `None` if the entry has not been evaluated from there on,
+/// `Some(None)` if it cannot be read.
+pub type Row = (u64, Option<Option<Described>>);
+
+/// Packed form of an entry that has not been evaluated further.
+const BEYOND: u32 = u32::MAX;
 
 /// Rules by address, and behind them rows by function. Takes at most 10 MiB.
 pub struct Rows {
@@ -157,7 +166,7 @@ pub struct Rows {
     words: Vec<u64>,
     written: u32,
     /// Working memory.
-    rows: Vec<(u64, Option<Described>)>,
+    rows: Vec<Row>,
 }
 
 impl Default for Rows {
@@ -202,11 +211,7 @@ impl Rows {
         let buckets = (self.rules.numbers.capacity() * 8 / 7).next_power_of_two();
         let numbers = buckets * (size_of::<(Rule, u32)>() + 1);
         let words = size_of_val(&self.words[..]);
-        tables
-            + numbered
-            + numbers
-            + words
-            + self.rows.capacity() * size_of_val(&(0u64, None::<Described>))
+        tables + numbered + numbers + words + self.rows.capacity() * size_of::<Row>()
     }
 
     fn clear(&mut self) {
@@ -233,7 +238,7 @@ impl Rows {
         }
         let row = self.row_at(at, distance)?;
         self.last = Some(position);
-        Some(Found::Row(self.unpack(row)))
+        Some(if row == BEYOND { Found::Beyond } else { Found::Row(self.unpack(row)) })
     }
 
     /// The row of the code at a distance from the beginning of the function that is stored at `at`.
@@ -291,6 +296,7 @@ impl Rows {
             return None;
         }
         let row = self.row_at(at, distance)?;
+        // Also of one that has not been evaluated this far.
         let may_deliver = row & 1 != 0;
         let number = (row >> 1).checked_sub(1).filter(|_| !may_deliver)?;
         self.addresses.insert(address, image, number);
@@ -302,7 +308,8 @@ impl Rows {
         Some(Described { rule: self.rules.get(number), may_deliver: row & 1 != 0 })
     }
 
-    fn pack(&mut self, described: Option<Described>) -> Option<u32> {
+    fn pack(&mut self, row: Option<Option<Described>>) -> Option<u32> {
+        let Some(described) = row else { return Some(BEYOND) };
         let Some(Described { rule, may_deliver }) = described else { return Some(0) };
         Some((self.rules.number(rule)? + 1) << 1 | u32::from(may_deliver))
     }
@@ -314,7 +321,7 @@ impl Rows {
         table: TableId,
         offset: usize,
         (start, end): (u64, u64),
-        evaluate: impl FnOnce(&mut Vec<(u64, Option<Described>)>) -> bool,
+        evaluate: impl FnOnce(&mut Vec<Row>) -> bool,
     ) -> bool {
         let mut rows = std::mem::take(&mut self.rows);
         rows.clear();
@@ -331,7 +338,7 @@ impl Rows {
         table: TableId,
         offset: usize,
         (start, end): (u64, u64),
-        rows: &[(u64, Option<Described>)],
+        rows: &[Row],
     ) -> Option<()> {
         let length = HEADER + rows.len();
         if self.written > u32::MAX - 2 * WORDS as u32 {
@@ -345,8 +352,8 @@ impl Rows {
         let mut at = position as usize % WORDS + HEADER;
         self.written += length as u32;
         let first = at;
-        for &(address, described) in rows.iter().filter(|row| row.0 < end) {
-            let row = (address - start) << 32 | u64::from(self.pack(described)?);
+        for &(address, row) in rows.iter().filter(|row| row.0 < end) {
+            let row = (address - start) << 32 | u64::from(self.pack(row)?);
             self.words[at] = row;
             at += 1;
         }
