@@ -241,7 +241,11 @@ impl<'a> Summary<'a> {
             let pause = d.longest_pause_seconds.map_or(String::new(), |pause| {
                 format!("; longest time away from the rings {:.1} ms", pause * 1e3)
             });
-            writeln!(err, "prof: {} lost, {} throttled{pause}", d.lost, d.throttled)?;
+            let not_kept = match d.not_kept {
+                0 => String::new(),
+                samples => format!(" ({samples} of them waited for analysis, without room)"),
+            };
+            writeln!(err, "prof: {} lost{not_kept}, {} throttled{pause}", d.lost, d.throttled)?;
         }
         truncated(err, d)?;
         if d.folded > 0 {

@@ -204,6 +204,7 @@ fn run(
     let notes = Notes { at_start, at_end };
     let mut diagnostics = diagnostics(&session, &aggregator);
     diagnostics.recording_cpu_seconds = os::own_usage().0 - given.own_cpu_seconds;
+    diagnostics.not_kept = session.stats().not_kept;
     diagnostics.longest_pause_seconds = Some(session.longest_pause().as_secs_f64());
     diagnostics.covered = covered.map(|covered| (covered.sampled, covered.used));
     // The rings are the largest part of prof's memory and no longer needed.

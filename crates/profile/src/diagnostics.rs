@@ -119,7 +119,9 @@ pub struct Diagnostics {
     pub recording_cpu_seconds: f64,
     /// Peak resident memory of prof itself, in bytes.
     pub own_peak_bytes: u64,
-    /// Longest time in seconds between two readings of the rings; not in files.
+    /// Lost samples for which there was no memory while others were analysed; not in files.
+    pub not_kept: u64,
+    /// Longest time in seconds without a record that was read from the rings; not in files.
     pub longest_pause_seconds: Option<f64>,
     /// Further messages for the user (fallbacks, refusals).
     pub notes: Vec<String>,
@@ -228,6 +230,7 @@ impl Diagnostics {
             own_cpu_seconds: seconds(comment::OWN_CPU_SECONDS),
             recording_cpu_seconds: seconds(comment::RECORDING_CPU_SECONDS),
             own_peak_bytes: count(comment::OWN_PEAK_MEMORY),
+            not_kept: 0,
             longest_pause_seconds: None,
             notes: texts(comment::NOTE),
         }

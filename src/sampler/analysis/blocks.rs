@@ -13,7 +13,7 @@ const BLOCK: usize = 512;
 const GROUP: usize = 32 * BLOCK;
 
 /// Most threads whose last stacks are compared with the next one.
-const MAX_THREADS: usize = 64;
+const MAX_THREADS: usize = 1024;
 
 /// Most groups of a thread that are compared: deep stacks have 2 MiB.
 const MAX_GROUPS: usize = 256;
@@ -74,10 +74,16 @@ struct Group {
 
 impl Group {
     /// The blocks of a part of a group; those that are equal in an older group are shared.
-    fn new(address: u64, bytes: &[u8], older: Option<&Group>, counter: &Arc<AtomicUsize>) -> Group {
+    fn new(
+        address: u64,
+        bytes: &[u8],
+        older: Option<&Group>,
+        zeros: &Arc<Block>,
+        counter: &Arc<AtomicUsize>,
+    ) -> Group {
         let block = |(number, part): (u64, &[u8])| {
             let known = older.and_then(|group| group.block(number));
-            let same = known.filter(|block| block.bytes() == part);
+            let same = known.into_iter().chain([zeros]).find(|block| block.bytes() == part);
             same.cloned().unwrap_or_else(|| Block::new(part, counter))
         };
         let blocks: Vec<Arc<Block>> = parts(address, bytes, BLOCK).map(block).collect();
@@ -132,6 +138,8 @@ impl KeptBytes {
 #[derive(Debug, Default)]
 pub struct StackBlocks {
     threads: FxHashMap<i32, FxHashMap<u64, Arc<Group>>>,
+    /// A block of zeros, of which stacks of new threads mostly consist.
+    zeros: Option<Arc<Block>>,
     /// Number of bytes of all blocks that are kept, here and in copies.
     held: Arc<AtomicUsize>,
 }
@@ -145,6 +153,7 @@ impl StackBlocks {
     /// Forgets all stacks; copies keep their blocks.
     pub fn clear(&mut self) {
         self.threads.clear();
+        self.zeros = None;
     }
 
     /// Copies a part of a thread's stack, which begins at an address.
@@ -152,6 +161,8 @@ impl StackBlocks {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
             self.threads.clear();
         }
+        let held = &self.held;
+        let zeros = self.zeros.get_or_insert_with(|| Block::new(&[0; BLOCK], held));
         let known = self.threads.entry(tid).or_default();
         if known.len() >= MAX_GROUPS {
             known.clear();
@@ -163,7 +174,7 @@ impl StackBlocks {
             let group = match older {
                 Some(group) if group.is(at, part) => group.clone(),
                 _ => {
-                    let new = Group::new(at, part, older.map(|group| &**group), &self.held);
+                    let new = Group::new(at, part, older.map(|group| &**group), zeros, held);
                     let new = Arc::new(new);
                     known.insert(number, new.clone());
                     new
@@ -222,10 +233,10 @@ mod tests {
     #[test]
     fn threads_and_blocks_that_are_compared_are_bounded() {
         let mut blocks = StackBlocks::default();
-        for tid in 0..1000 {
+        for tid in 0..3000 {
             blocks.keep(tid, 0x1000, &[1; 4096]);
         }
-        assert!(held(&blocks) <= MAX_THREADS * 4096 * 2, "{}", held(&blocks));
+        assert!(held(&blocks) <= MAX_THREADS * 4096 * 3 / 2, "{}", held(&blocks));
         blocks.clear();
         for i in 0..100 {
             blocks.keep(1, i << 20, &[1; 1 << 20]);
