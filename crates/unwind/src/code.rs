@@ -1,8 +1,12 @@
 //! Machine code without unwind information, as far as all architectures share it: the code and the
 //! functions of a file, and results of the analysis of instructions in [`crate::arch`].
 
+#[cfg(fuzzing)]
+mod cost;
 mod functions;
 
+#[cfg(fuzzing)]
+pub use cost::{Cost, fuzz_cost};
 pub use functions::{FunctionStart, Functions};
 use sys::elf::Segment;
 

@@ -27,8 +27,8 @@ use sys::maps::Regions;
 use sys::record::UserStack;
 use sys::{FileAddress, FileOffset, ProcessAddress, ThreadId};
 
-#[cfg(all(fuzzing, target_arch = "x86_64"))]
-pub use arch::{Cost, fuzz_cost};
+#[cfg(fuzzing)]
+pub use code::{Cost, fuzz_cost};
 use memo::Memo;
 pub use memo::{Kept, SLOTS};
 use module::{Modules, RuleCache};

@@ -256,6 +256,18 @@ impl CodeCache {
         std::iter::empty()
     }
 
+    /// A cache without a budget.
+    #[cfg(fuzzing)]
+    pub fn unlimited() -> CodeCache {
+        CodeCache::default()
+    }
+
+    /// Number of steps that all analyses took, and size of all cached functions in bytes: none.
+    #[cfg(fuzzing)]
+    pub fn cost(&self) -> (u64, usize) {
+        (0, 0)
+    }
+
     /// Frame of the code at an address, or of the call before it: not yet.
     pub fn frame(&mut self, _file: File<'_>, _at: CodeAddress) -> Option<CodeFrame> {
         None

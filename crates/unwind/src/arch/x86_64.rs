@@ -10,8 +10,6 @@ mod code;
 mod go;
 
 pub use code::{CodeCache, CodeFrame, DeliveryContexts, Moved, contexts, delivers, each_reference};
-#[cfg(fuzzing)]
-pub use code::{Cost, fuzz_cost};
 pub use go::{GO_AFTER, GO_BEFORE, go_rule, may_have_go_rules};
 
 /// Number of registers that are restored.

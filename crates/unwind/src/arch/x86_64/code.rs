@@ -12,8 +12,6 @@ use crate::code::CallTarget;
 mod between;
 mod budget;
 mod cache;
-#[cfg(fuzzing)]
-mod cost;
 mod delivery;
 mod effect;
 mod flow;
@@ -24,8 +22,6 @@ mod onward;
 mod recent;
 
 pub use cache::CodeCache;
-#[cfg(fuzzing)]
-pub use cost::{Cost, fuzz_cost};
 pub use delivery::{DeliveryContexts, contexts, delivers};
 pub use frame::CodeFrame;
 pub use moved::Moved;

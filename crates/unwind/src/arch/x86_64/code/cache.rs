@@ -132,21 +132,27 @@ impl Default for CodeCache {
 
 impl CodeCache {
     /// A cache with another budget for each image.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(test)]
     pub fn with_budget(budget: i64) -> CodeCache {
         CodeCache { budget: Budget::new(budget, i64::MAX / 2), ..CodeCache::default() }
     }
 
     /// Number of steps that all analyses took.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(test)]
     pub fn spent(&self) -> u64 {
         self.budget.spent
     }
 
-    /// Size of all cached functions, in bytes.
+    /// A cache without a budget.
     #[cfg(fuzzing)]
-    pub fn held(&self) -> usize {
-        self.functions.held()
+    pub fn unlimited() -> CodeCache {
+        CodeCache { budget: Budget::new(i64::MAX / 2, i64::MAX / 2), ..CodeCache::default() }
+    }
+
+    /// Number of steps that all analyses took, and size of all cached functions in bytes.
+    #[cfg(fuzzing)]
+    pub fn cost(&self) -> (u64, usize) {
+        (self.budget.spent, self.functions.held())
     }
 
     /// Images whose analysis was refused because it took too long.

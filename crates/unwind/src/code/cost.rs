@@ -1,7 +1,7 @@
 //! The cost of the analysis of any code, for fuzzing.
 
-use super::CodeCache;
-use crate::code::{File, Functions, Text};
+use super::{File, Functions, Text};
+use crate::arch::CodeCache;
 use crate::{AddressKind, CodeAddress};
 use sys::FileAddress;
 use sys::elf::Segment;
@@ -29,7 +29,7 @@ pub fn fuzz_cost(
     let mut functions = Functions::of_symbols(sized.to_vec());
     functions.begin_at(starts);
     let file = File { image: 0, text, functions: &functions, entry: 0 };
-    let mut cache = CodeCache::with_budget(i64::MAX / 2);
+    let mut cache = CodeCache::unlimited();
     for address in addresses {
         for kind in [AddressKind::Instruction, AddressKind::Return] {
             cache.frame(file, CodeAddress { address: FileAddress(address), kind });
@@ -39,5 +39,6 @@ pub fn fuzz_cost(
             cache.moved(file, start, address);
         }
     }
-    Cost { steps: cache.spent(), held: cache.held() }
+    let (steps, held) = cache.cost();
+    Cost { steps, held }
 }
