@@ -22,9 +22,6 @@ const FUNCTION: u32 = 12;
 /// Depth to which anonymous structs within others are searched.
 const MAX_DEPTH: usize = 8;
 
-/// The path of the running kernel's types.
-const PATH: &str = "/sys/kernel/btf/vmlinux";
-
 /// Fewest bytes of a type and its share of the list of offsets.
 const BYTES_PER_TYPE: usize = 24;
 
@@ -81,7 +78,7 @@ impl Btf {
         if let Some(btf) = known.as_ref() {
             return Ok(btf.clone());
         }
-        let mut file = File::open(PATH)?;
+        let mut file = File::open("/sys/kernel/btf/vmlinux")?;
         let bytes = match sys::mmap::map_privately(&file) {
             Ok(bytes) => Bytes::Mapped(bytes),
             Err(_) => {
