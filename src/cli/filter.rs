@@ -166,6 +166,7 @@ impl FilterArgs {
     fn prepare(&self, profile: &mut Profile) {
         // No name may break or control a line of output.
         profile.strings.replace(printed::line);
+        view::cut_long_texts(profile);
         // After the filter, which matches the names in the file, as in pprof.
         view::clean_file_names(profile);
         if self.no_inlines {

@@ -195,3 +195,67 @@ fn one_bad_file_among_good_ones_is_named() {
     let out = Prof::new(&dir, "report good.pb.gz bad.pb.gz").run();
     out.refused(1, &["bad.pb.gz"]);
 }
+
+/// A function (and the location of the same number), named by a string of [`profile`] or a further
+/// one, and a sample of this stack.
+fn function(id: u64, name: u64, file: u64) -> Vec<u8> {
+    let function = [number(1, id), number(2, name), number(4, file)].concat();
+    let location = [number(1, id), bytes(4, &number(1, id))].concat();
+    [bytes(5, &function), bytes(4, &location)].concat()
+}
+
+fn sample(stack: &[u64], values: usize) -> Vec<u8> {
+    let packed = |numbers: &[u64]| {
+        let mut out = Vec::new();
+        numbers.iter().for_each(|&n| varint(n, &mut out));
+        out
+    };
+    bytes(2, &[bytes(1, &packed(stack)), bytes(2, &packed(&vec![7; values]))].concat())
+}
+
+/// Files of some kilobytes, whose views would have gigabytes of text: a name in many functions, on
+/// deep stacks, of many sample types, and functions inlined into each other without end.
+#[test]
+fn a_small_file_whose_contents_multiply_is_shown_in_proportion() {
+    const MOST: usize = 256 << 20;
+    let long = bytes(6, &[b'n'; 400_000]);
+    let functions = |of: &dyn Fn(u64) -> Vec<u8>| (1..=2000).flat_map(of).collect::<Vec<u8>>();
+    let named = functions(&|id| [function(id, 4, 3), sample(&[id], 1)].concat());
+    let of_file = functions(&|id| [function(id, 3, 4), sample(&[id], 1)].concat());
+    let deep = [function(1, 4, 3), function(2, 3, 3)].concat();
+    let deep = [deep, sample(&[vec![2], vec![1; 3000]].concat(), 1)].concat();
+    let types = vec![bytes(1, &[number(1, 4), number(2, 2)].concat()); 2000].concat();
+    let types = [types, function(1, 3, 3), sample(&[1], 2001)].concat();
+    let inlined = [number(1, 1), vec![bytes(4, &number(1, 1)); 500_000].concat()].concat();
+    let inlined = [bytes(5, &[number(1, 1), number(2, 3)].concat()), bytes(4, &inlined)].concat();
+    let inlined = [inlined, sample(&[1], 1), sample(&vec![1; 3000], 1)].concat();
+    let dir = temp_dir();
+    for (what, rest, is_cut) in [
+        ("a name", named, true),
+        ("a file", of_file, true),
+        ("deep", deep, true),
+        ("types", types, true),
+        ("inlined", inlined, false),
+    ] {
+        let file = gzip(&profile(&[long.clone(), rest]));
+        assert!(file.len() < 300_000, "{what}: {} bytes", file.len());
+        std::fs::write(dir.path().join("x.pb.gz"), file).unwrap();
+        let viewers = ["report", "report -g", "report --header", "report --json", "flame"];
+        for viewer in viewers.into_iter().chain(["flame --folded", "flame --json", "graph"]) {
+            let out = limited(dir.path(), viewer, "x.pb.gz").ok();
+            let shown = &out.stdout;
+            assert!(shown.len() < MOST, "{what}, {viewer}: {} bytes", shown.len());
+            let mark = b"[cut: 400000 bytes, ";
+            if is_cut && viewer == "report --json" {
+                assert!(shown.windows(mark.len()).any(|at| at == mark), "{what}");
+            }
+        }
+        // A file has each name once.
+        if is_cut {
+            let merged = Prof::new(&dir, "merge -o merged.pb.gz x.pb.gz").run().ok();
+            assert!(merged.stderr.len() < 1000);
+            let size = std::fs::metadata(dir.path().join("merged.pb.gz")).unwrap().len();
+            assert!(size < 300_000, "{what}: {size} bytes");
+        }
+    }
+}

@@ -30,6 +30,7 @@ pub mod source;
 mod states;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod texts;
 mod thread_states;
 mod threads;
 mod time;
@@ -58,6 +59,7 @@ pub use ratio::{Quotient, Ratio};
 pub use sandwich::{Sandwich, matching_frames, named_frames};
 pub use sandwich_boxes::SandwichBoxes;
 pub use states::{ByState, States};
+pub use texts::cut_long_texts;
 pub use thread_states::{ThreadRow, ThreadStates};
 pub use threads::{ListedThread, ThreadGroup, Threads};
 pub use time::{TimePart, TimePoint, TimeRange, length_micros, select_time};
