@@ -13,7 +13,7 @@ use groups::{AddressGroup, CachedGroup, NameSource, groups};
 use profile::{Cause, LocationId, Mapping, MappingId, Profile};
 
 use super::address_frames::{AddressFrames, FunctionIndex, StoredWriter, Unwritten};
-use super::cache::{CacheKey, Merged};
+use super::cache::Merged;
 use super::kernel::{self, Kallsyms};
 use super::run_time::{MAX_OF_ALL, Report};
 use super::worker::{Worker, WorkerLimits};
@@ -48,12 +48,15 @@ pub fn symbolize(
         let first = all.partition_point(|(task, _)| task.group < i);
         let end = all.partition_point(|(task, _)| task.group <= i);
         write(profile, &mut functions, group, &all[first..end]);
-        keep(group, &all[first..end], options);
+        keep(group, &sources[i], &all[first..end], options);
     }
     set_flags(profile, options, &groups);
     let outcome = outcome(profile, &groups, &sources, &requested, without_mapping);
     for (group, source) in groups.iter().zip(&sources) {
-        if let NameSource::Kernel(kallsyms) = source {
+        // Without them, all names are from the cache, which has none of modules.
+        if let NameSource::Kernel(kernel) = source
+            && let Some(kallsyms) = kernel.symbols_read()
+        {
             split_modules(profile, kallsyms, &group.requested);
         }
     }
@@ -177,7 +180,9 @@ fn resolve(
             return worker.resolve(layers, addresses, options, done);
         }
         (NameSource::Elf(layers), None) => return elf::resolve(layers, addresses, options, done),
-        (NameSource::Kernel(kallsyms), _) => Ok(kallsyms.resolve(addresses)),
+        (NameSource::Kernel(kernel), _) => {
+            kernel.symbols().map(|kallsyms| kallsyms.resolve(addresses))
+        }
         (NameSource::Vdso(vdso, build_id), _) => vdso.resolve(build_id, addresses),
         (NameSource::RunTime(code), _) => Ok(code.resolve(addresses, options.demangle, run_time)),
         (NameSource::Nothing(why), _) => Err(why.clone()),
@@ -222,7 +227,12 @@ fn write(
 }
 
 /// Caches the results of the tasks for the next recording, if their sources were intact.
-fn keep(group: &AddressGroup, tasks: &[(Task, TaskResult)], options: &SymbolOptions) {
+fn keep(
+    group: &AddressGroup,
+    source: &NameSource,
+    tasks: &[(Task, TaskResult)],
+    options: &SymbolOptions,
+) {
     let (Some(cache), Some(CachedGroup { key, found, stored })) = (&options.cache, &group.kept)
     else {
         return;
@@ -233,14 +243,24 @@ fn keep(group: &AddressGroup, tasks: &[(Task, TaskResult)], options: &SymbolOpti
     // The files must still be those of the key.
     if tasks.is_empty()
         || !tasks.iter().all(good)
-        || CacheKey::of(found, options).as_ref() != Some(key)
+        || groups::cache_key(found.as_ref(), options).as_ref() != Some(key)
     {
         return;
     }
     let mut merged = Merged::new(stored.as_ref());
     for (task, resolved) in tasks {
-        if let Ok(resolved) = resolved {
-            merged.add(&task.addresses, resolved);
+        match (source, resolved) {
+            // Modules and BPF programs come and go.
+            (NameSource::Kernel(kernel), Ok(_)) => {
+                let Some(kallsyms) = kernel.symbols_read() else { continue };
+                let own = |address: &u64| {
+                    kallsyms.function(*address).is_some_and(|f| f.module.is_empty())
+                };
+                let own: Vec<u64> = task.addresses.iter().copied().filter(own).collect();
+                merged.add(&own, &kallsyms.resolve(&own));
+            }
+            (_, Ok(resolved)) => merged.add(&task.addresses, resolved),
+            (_, Err(_)) => {}
         }
     }
     cache.store(key, &merged);

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
+use std::sync::OnceLock;
 
 use super::address_frames::AddressFrames;
 use profile::Cause;
@@ -9,6 +10,34 @@ use sys::elf::{build_id_in_notes, hex};
 
 /// Largest distance of an address from its symbol: no kernel function is that long.
 const MAX_DISTANCE: u64 = 1 << 20;
+
+/// The running kernel as a source of names. Its list of symbols is read when it is needed: the
+/// kernel takes 50 ms for it.
+#[derive(Default)]
+pub struct RunningKernel(OnceLock<Result<Kallsyms, Cause>>);
+
+impl RunningKernel {
+    /// The functions of the kernel and its modules.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Kallsyms::of_this_kernel`].
+    pub fn symbols(&self) -> Result<&Kallsyms, Cause> {
+        self.0.get_or_init(Kallsyms::of_this_kernel).as_ref().map_err(Cause::clone)
+    }
+
+    /// The same, if they were read already.
+    pub fn symbols_read(&self) -> Option<&Kallsyms> {
+        self.0.get()?.as_ref().ok()
+    }
+}
+
+/// A number of the running boot, during which the addresses of the kernel's own functions stay the
+/// same.
+pub fn boot_id() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}
 
 /// The functions of the kernel and its modules.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use sys::jit::{Epoch, Span};
 
 use crate::SymbolOptions;
 use crate::cache::{CacheKey, StoredFrames};
-use crate::kernel::{self, Kallsyms};
+use crate::kernel::{self, RunningKernel};
 use crate::run_time::RunTime;
 use crate::source::{self, Layer, SymbolFiles};
 use crate::vdso::Vdso;
@@ -42,7 +42,8 @@ pub struct AddressGroup {
 pub struct CachedGroup {
     /// Key of the results.
     pub key: CacheKey,
-    pub found: SymbolFiles,
+    /// The files that have them; `None`: the running kernel.
+    pub found: Option<SymbolFiles>,
     /// Results of an earlier recording.
     pub stored: Option<StoredFrames>,
 }
@@ -50,7 +51,7 @@ pub struct CachedGroup {
 /// Source of the names of a group.
 pub enum NameSource {
     Elf(Vec<Layer>),
-    Kernel(Kallsyms),
+    Kernel(RunningKernel),
     Vdso(Vdso, String),
     RunTime(RunTime),
     Nothing(Cause),
@@ -154,12 +155,20 @@ impl Grouping {
 
     /// Sorts the locations and reads the cache.
     fn finish(mut self, options: &SymbolOptions) -> (Vec<AddressGroup>, Vec<NameSource>) {
-        for (group, files) in self.groups.iter_mut().zip(&self.files) {
+        let of_each = self.files.iter().zip(&self.sources);
+        for (group, (files, source)) in self.groups.iter_mut().zip(of_each) {
             group.requested.sort_unstable();
-            group.kept = kept(group, files.as_ref(), options);
+            if files.is_some() || matches!(source, NameSource::Kernel(_)) {
+                group.kept = kept(group, files.as_ref(), options);
+            }
         }
         (self.groups, self.sources)
     }
+}
+
+/// Key of the results from these files, or from the running kernel.
+pub fn cache_key(found: Option<&SymbolFiles>, options: &SymbolOptions) -> Option<CacheKey> {
+    found.map_or_else(CacheKey::of_kernel, |found| CacheKey::of(found, options))
 }
 
 /// Cache data for the group.
@@ -169,13 +178,12 @@ fn kept(
     options: &SymbolOptions,
 ) -> Option<CachedGroup> {
     let cache = options.cache.as_ref()?;
-    let found = found?;
     if group.requested.is_empty() {
         return None;
     }
-    let key = CacheKey::of(found, options)?;
+    let key = cache_key(found, options)?;
     let stored = cache.load(&key);
-    Some(CachedGroup { key, found: found.clone(), stored })
+    Some(CachedGroup { key, found: found.cloned(), stored })
 }
 
 /// The address in the form that the source expects.
@@ -209,7 +217,7 @@ fn open(
         |source: Result<NameSource, Cause>| (source.unwrap_or_else(NameSource::Nothing), None);
     if file.starts_with("[kernel") || mapping.start >= KERNEL {
         let same = kernel::check_same(file, build_id, profile.time_nanos);
-        simple(same.and_then(|()| Kallsyms::of_this_kernel()).map(NameSource::Kernel))
+        simple(same.map(|()| NameSource::Kernel(RunningKernel::default())))
     } else if file == "[vdso]" {
         simple(Vdso::of_this_kernel().map(|v| NameSource::Vdso(v, build_id.to_owned())))
     } else if is_compilers_file(file) {

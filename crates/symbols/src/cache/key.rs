@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use rustc_hash::FxHasher;
 
 use crate::SymbolOptions;
+use crate::kernel;
 use crate::source::{Layer, SymbolFiles};
 
 /// Version of the file format.
@@ -39,6 +40,19 @@ impl CacheKey {
             text += &source(layer)?;
         }
         Some(CacheKey { build_id: build_id.clone(), text })
+    }
+
+    /// The key of the running kernel's own functions, without its modules: their addresses change
+    /// with each boot only. `None` if one of the parts is unknown.
+    pub fn of_kernel() -> Option<CacheKey> {
+        let build_id = kernel::running_build_id("[kernel.kallsyms]");
+        if !(8..=128).contains(&build_id.len()) {
+            return None;
+        }
+        let prof = identity(&File::open("/proc/self/exe").ok()?)?;
+        let boot = kernel::boot_id()?;
+        let text = format!("{VERSION} by {prof}\nbuild {build_id}\nkernel since boot {boot}\n");
+        Some(CacheKey { build_id, text })
     }
 
     /// A key that belongs to no file.
