@@ -30,11 +30,13 @@ use sys::{mmap, procfs};
 const MAX_SAMPLES: usize = 16 << 20;
 const MAX_EVENTS: usize = 18 << 20;
 
-/// Limit for the pages of mapped files in prof's memory.
-const MAX_FILE_BYTES: u64 = 12 << 20;
+/// Bytes of events that wait above which code is not analysed: a truncated stack is better than
+/// none.
+const MANY_WAIT: usize = 6 << 20;
 
-/// Time of one piece of work after which that limit is checked.
-const LONG: Duration = Duration::from_millis(20);
+/// Limit for the pages of mapped files in prof's memory, and the interval of checks.
+const MAX_FILE_BYTES: u64 = 12 << 20;
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// A piece of work.
 #[derive(Debug)]
@@ -107,6 +109,8 @@ struct Beginning {
     shared: Arc<Shared>,
     pids: Vec<i32>,
     work: Receiver<Work>,
+    /// Number of bytes of events that wait.
+    held: Arc<AtomicUsize>,
 }
 
 /// The thread before the recording begins.
@@ -149,9 +153,10 @@ impl AnalysisThread {
             idle,
         });
         // It waits for this and cannot have ended.
-        let _ = begin.send(Beginning { shared: shared.clone(), pids, work: receiver });
-        let waiting =
-            Waiting { work, shared, blocks: StackBlocks::default(), told: Told::default() };
+        let blocks = StackBlocks::default();
+        let held = blocks.held().clone();
+        let _ = begin.send(Beginning { shared: shared.clone(), pids, work: receiver, held });
+        let waiting = Waiting { work, shared, blocks, told: Told::default() };
         Analysis { waiting, thread, has_own_samples }
     }
 }
@@ -198,6 +203,10 @@ impl Analysis {
         let Analysis { waiting, has_own_samples, .. } = self;
         let shared = waiting.shared.clone();
         let mut direct = shared.if_idle();
+        if direct.is_some() && waiting.held() > MANY_WAIT / 2 {
+            // Nothing waits: these are for comparison only.
+            waiting.blocks.clear();
+        }
         session.drain_timed(until, |time, event| {
             observe(&event);
             if !*has_own_samples {
@@ -265,25 +274,30 @@ impl Waiting {
         Delivery::Taken
     }
 
+    /// Bytes of events that wait, and of blocks for comparison.
+    fn held(&self) -> usize {
+        self.blocks.held().load(Ordering::Relaxed)
+    }
+
     fn has_room(&mut self, limit: usize) -> bool {
-        let held = |waiting: &Waiting| waiting.blocks.held().load(Ordering::Relaxed);
-        if held(self) >= limit {
-            // Blocks for comparison count, too.
+        if self.held() >= limit {
             self.blocks.clear();
         }
-        held(self) < limit
+        self.held() < limit
     }
 }
 
 /// Does the work of a recording.
-fn run(Beginning { shared, pids, work }: &Beginning) {
+fn run(Beginning { shared, pids, work, held }: &Beginning) {
     let mut memory = Vec::new();
+    let mut checked = Instant::now();
     while let Ok(work) = work.recv() {
-        let began = Instant::now();
         {
             let mut aggregator = shared.aggregator.lock().unwrap_or_else(|e| e.into_inner());
+            aggregator.maker.set_hurried(held.load(Ordering::Relaxed) > MANY_WAIT);
             work.run(&mut aggregator, pids, &mut memory);
-            if began.elapsed() > LONG {
+            if checked.elapsed() > CHECK_EVERY {
+                checked = Instant::now();
                 trim(&aggregator);
             }
         }

@@ -164,6 +164,12 @@ impl StackMaker {
         self.table.jit.read_changes();
     }
 
+    /// From now on, code without unwind information is not analysed unless it was before, or is
+    /// again, if `hurried` is false.
+    pub fn set_hurried(&mut self, hurried: bool) {
+        self.unwinder.set_hurried(hurried);
+    }
+
     /// Applies a record about processes or the kernel's code.
     pub fn record(&mut self, record: &Record<'_>) {
         self.last_labels = None;

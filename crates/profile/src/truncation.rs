@@ -16,6 +16,8 @@ pub enum Truncation {
     NoUnwindInfo,
     /// The binary has unwind information, but none for this code (mostly assembly).
     Uncovered,
+    /// The code has no unwind information, and was not analysed, because too many samples waited.
+    NotAnalysed,
     /// The binary's unwind information for this code cannot be read.
     DamagedUnwindInfo,
     /// Run-time code without frame pointers.
@@ -47,12 +49,13 @@ const FRAME: &str = "[truncated: ";
 
 impl Truncation {
     /// All of them.
-    pub const ALL: [Truncation; 16] = [
+    pub const ALL: [Truncation; 17] = [
         Truncation::SmallDump,
         Truncation::DumpTooSmall,
         Truncation::Unreadable,
         Truncation::NoUnwindInfo,
         Truncation::Uncovered,
+        Truncation::NotAnalysed,
         Truncation::DamagedUnwindInfo,
         Truncation::RunTimeCode,
         Truncation::BadReturnAddress,
@@ -74,6 +77,7 @@ impl Truncation {
             Truncation::Unreadable => "stack not readable",
             Truncation::NoUnwindInfo => "no unwind information",
             Truncation::Uncovered => "no unwind information for this address",
+            Truncation::NotAnalysed => "code not analysed in time",
             Truncation::DamagedUnwindInfo => "damaged unwind information",
             Truncation::RunTimeCode => "run-time code without frame pointers",
             Truncation::BadReturnAddress => "bad return address",

@@ -53,6 +53,8 @@ pub enum StackEnd {
     /// The binary has unwind information, but none for this code (mostly assembly), and frame
     /// pointers lead nowhere.
     Uncovered,
+    /// The code has no unwind information, and was not analysed: see [`Unwinder::set_hurried`].
+    NotAnalysed,
     /// The binary's unwind information for this code cannot be read.
     DamagedUnwindInfo,
     /// Code made at run time without frame pointers.
@@ -81,13 +83,14 @@ pub enum StackEnd {
 
 impl StackEnd {
     /// All reasons.
-    pub const ALL: [StackEnd; 17] = [
+    pub const ALL: [StackEnd; 18] = [
         StackEnd::Complete,
         StackEnd::SmallDump,
         StackEnd::DumpTooSmall,
         StackEnd::Unreadable,
         StackEnd::NoUnwindInfo,
         StackEnd::Uncovered,
+        StackEnd::NotAnalysed,
         StackEnd::DamagedUnwindInfo,
         StackEnd::RunTimeCode,
         StackEnd::BadReturnAddress,
@@ -320,6 +323,7 @@ impl Unwinder {
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
         frames.clear();
+        self.rules.begin_stack();
         (self.beyond, self.kept) = (false, None);
         match user {
             UserStack::Native { regs, all, bytes, full, rest } => {
@@ -335,11 +339,18 @@ impl Unwinder {
                     end = StackEnd::Complete;
                 }
                 self.beyond = beyond.get();
-                end
+                let is_uncovered = matches!(end, StackEnd::Uncovered | StackEnd::NoUnwindInfo);
+                if is_uncovered && self.rules.has_skipped() { StackEnd::NotAnalysed } else { end }
             }
             UserStack::Compat => StackEnd::Compat,
             UserStack::None => StackEnd::Complete,
         }
+    }
+
+    /// From now on, code without unwind information is not analysed: only what is known of it is
+    /// used. Or again, if `hurried` is false.
+    pub fn set_hurried(&mut self, hurried: bool) {
+        self.rules.set_hurried(hurried);
     }
 
     /// Like [`Unwinder::unwind`], without reading a file or analysing code: `None` if that is

@@ -90,6 +90,10 @@ pub struct RuleCache {
     closed: bool,
     /// A result was needed that is not cached.
     lacking: bool,
+    /// No code is analysed.
+    hurried: bool,
+    /// Code of the current stack was not analysed for this reason.
+    skipped: bool,
     /// Number of rules found in the cache of addresses.
     pub hits: u64,
     /// Number of rules looked up in the rows of functions or in the tables.
@@ -111,6 +115,21 @@ impl RuleCache {
     /// True if a result was needed that is not cached, since [`RuleCache::begin_closed`].
     pub(super) fn is_lacking(&self) -> bool {
         self.lacking
+    }
+
+    /// Analyses no code from now on, or again.
+    pub(super) fn set_hurried(&mut self, hurried: bool) {
+        self.hurried = hurried;
+    }
+
+    /// A stack begins.
+    pub(super) fn begin_stack(&mut self) {
+        self.skipped = false;
+    }
+
+    /// True if code of the current stack was not analysed because of a hurry.
+    pub(super) fn has_skipped(&self) -> bool {
+        self.skipped
     }
 
     /// True if only cached results are used: the one that is needed now is not, which is noted.
@@ -403,6 +422,10 @@ impl ModuleUnwinder {
 
     /// The machine code, for an analysis; `None` if those of this image have taken too long.
     fn analysable(&self, cache: &mut RuleCache) -> Option<File<'_>> {
+        if cache.hurried {
+            cache.skipped = true;
+            return None;
+        }
         if self.functions.get().is_some() {
             return Some(self.code());
         }

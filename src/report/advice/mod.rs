@@ -271,6 +271,10 @@ pub fn whole_stacks(why: Truncation) -> Option<String> {
             "build what ends them with -fasynchronous-unwind-tables or -fno-omit-frame-pointer \
              (assembly: with .cfi_* directives; Go: without -ldflags=-w)"
         }
+        Truncation::NotAnalysed => {
+            "lower -F, or record when the machine is less busy: code without unwind information is \
+             analysed while recording, and too many samples waited for that"
+        }
         Truncation::AlternateStack => {
             "nothing: what the handler interrupted is on a stack that was not copied"
         }

@@ -42,6 +42,7 @@ impl StackMaker {
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.split(sample);
+        scratch.add_address(sample, self.stacks);
         let (in_kernel, frames) = (scratch.kernel.len(), &mut scratch.frames);
         let walked = self.walk(sample, in_kernel, &scratch.chain, frames, Known::Cached);
         let jit_known = scratch.frames.iter().all(|frame| match frame.place {

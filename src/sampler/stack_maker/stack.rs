@@ -14,6 +14,14 @@ impl Scratch {
         self.chain.clear();
         sample.callchain.split(&mut self.kernel, &mut self.chain);
     }
+
+    /// Adds the sampled address, which is all that is recorded without stacks.
+    pub(super) fn add_address(&mut self, sample: &Sample<'_>, stacks: StackMethod) {
+        if stacks == StackMethod::None {
+            let addresses = if sample.kernel { &mut self.kernel } else { &mut self.chain };
+            addresses.push(sample.ip);
+        }
+    }
 }
 
 /// What may be used to unwind a stack.
@@ -76,10 +84,7 @@ impl StackMaker {
     /// Builds the stack of a sample whose call chain is in `scratch`.
     pub(super) fn make_from_chain(&mut self, sample: &Sample<'_>, scratch: &mut Scratch) {
         self.begin_stack(sample);
-        if self.stacks == StackMethod::None {
-            let addresses = if sample.kernel { &mut scratch.kernel } else { &mut scratch.chain };
-            addresses.push(sample.ip);
-        }
+        scratch.add_address(sample, self.stacks);
         let in_kernel = scratch.kernel.len();
         let end = self.user_frames(sample, in_kernel, &scratch.chain, &mut scratch.frames);
         let innermost = self.assemble(scratch, end);
@@ -254,6 +259,7 @@ pub fn truncation(end: StackEnd) -> Option<Truncation> {
             Unreadable,
             NoUnwindInfo,
             Uncovered,
+            NotAnalysed,
             DamagedUnwindInfo,
             RunTimeCode,
             BadReturnAddress,
