@@ -37,6 +37,7 @@ mod heap_containers;
 mod heap_hardship;
 mod heap_leaks;
 mod heap_leaks_real;
+mod hostile_code;
 mod hostile_files;
 mod inject;
 mod inject_programs;
