@@ -18,6 +18,9 @@ use support::{Figures, claim, option, peer};
 const GO_FUNCTIONS: usize = 5000;
 const GO_SIZE: usize = 600 << 20;
 
+/// Functions of the Rust program that rustc compiles.
+const GENERIC_FUNCTIONS: usize = 200;
+
 /// A program with its arguments.
 struct Program {
     name: &'static str,
@@ -97,7 +100,9 @@ fn programs(dir: &Path) -> Vec<Program> {
          n += JSON.parse(JSON.stringify(a)).length + /9+8/.exec(a.map(x => x.k).join()).index;\n}\n\
          console.log(n);\n",
     );
-    let rust = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/support/generic.rs");
+    // As a program, it is compiled with all of its functions.
+    support::generic_program(GENERIC_FUNCTIONS);
+    let rust = format!("{}/generic_{GENERIC_FUNCTIONS}.rs", env!("CARGO_TARGET_TMPDIR"));
     let out = |name: &str| dir.join(name).display().to_string();
     let program = |name, needs, arguments| Program { name, needs, arguments };
     vec![
@@ -124,16 +129,7 @@ fn programs(dir: &Path) -> Vec<Program> {
         program(
             "rustc -O",
             ("rustc", "rustc"),
-            arguments(&[
-                "rustc",
-                "--edition=2024",
-                "-O",
-                "-g",
-                "--crate-type=lib",
-                "--out-dir",
-                &out("rust"),
-                &rust.display().to_string(),
-            ]),
+            arguments(&["rustc", "--edition=2024", "-O", "-g", "-o", &out("generic"), &rust]),
         ),
         program("node", ("node", "nodejs"), arguments(&["node", &script])),
     ]

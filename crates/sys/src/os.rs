@@ -243,10 +243,12 @@ pub fn monotonic_nanos() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// CPU time (seconds) and peak resident memory (bytes) of prof itself.
+/// CPU time (seconds) and peak resident memory (bytes) of prof itself. `ru_maxrss` would include the
+/// memory of the program that started prof: it is kept across `execve`.
 pub fn own_usage() -> (f64, u64) {
     let usage = usage_of(libc::RUSAGE_SELF);
-    (cpu_of(&usage) + helper_process::counted(), usage.ru_maxrss as u64 * 1024)
+    let peak = crate::procfs::own_peak_bytes().unwrap_or(usage.ru_maxrss as u64 * 1024);
+    (cpu_of(&usage) + helper_process::counted(), peak)
 }
 
 /// CPU time in seconds of children that have been waited for, and of theirs.

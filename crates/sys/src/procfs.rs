@@ -341,6 +341,13 @@ pub fn own_file_bytes() -> Option<u64> {
     Some(statm.split_ascii_whitespace().nth(2)?.parse::<u64>().ok()? * PAGE)
 }
 
+/// Most bytes of prof itself that were resident at a time.
+pub fn own_peak_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
 /// Memory that is available without swapping, in bytes.
 pub fn available_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
