@@ -12,7 +12,7 @@ pub enum KeptEvent {
     /// A sample.
     Sample(Box<KeptSample>),
     /// Another record.
-    Record(KeptRecord),
+    Record(Box<KeptRecord>),
 }
 
 impl KeptEvent {
@@ -22,7 +22,7 @@ impl KeptEvent {
             Event::Sample { event, weight, sample } => {
                 KeptEvent::Sample(Box::new(KeptSample::new(*event, *weight, sample, blocks)))
             }
-            Event::Other(record) => KeptEvent::Record(KeptRecord::new(record, blocks)),
+            Event::Other(record) => KeptEvent::Record(Box::new(KeptRecord::new(record, blocks))),
         }
     }
 
