@@ -189,13 +189,19 @@ impl Running {
     /// Milliseconds until a profile type has to be polled; no limit while the other thread works,
     /// which reports its end.
     fn idle_ms(&mut self, elapsed: Duration) -> i64 {
-        let mut until_due = i64::MAX;
-        if let Some(mut aggregator) = self.analysis.if_idle() {
-            let is_due = aggregator.is_due(self.session.is_thinned());
-            until_due = aggregator.idle_ms(elapsed).clamp(0, TICK_MS);
+        // Asked once for each time that the work is done.
+        if self.due.is_none()
+            && let Some(mut aggregator) = self.analysis.if_idle()
+        {
             self.is_polling = false;
-            self.due = is_due.then(|| elapsed + Duration::from_millis(until_due as u64));
+            if aggregator.is_due(self.session.is_thinned()) {
+                let until = aggregator.idle_ms(elapsed).clamp(0, TICK_MS);
+                self.due = Some(elapsed + Duration::from_millis(until as u64));
+            }
         }
+        let until_due = self
+            .due
+            .map_or(i64::MAX, |due| due.saturating_sub(elapsed).as_micros().div_ceil(1000) as i64);
         match self.files {
             RunTimeFiles::Requested => until_due.min(WAIT_FOR_FILES_MS),
             RunTimeFiles::Unread => until_due,
