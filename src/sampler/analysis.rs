@@ -22,7 +22,7 @@ use super::types::Poll;
 use super::{Delivery, Event, Session};
 use blocks::StackBlocks;
 use kept::KeptEvent;
-use sys::record::Record;
+use sys::record::{Record, Rest, Sample, UserStack};
 use sys::{mmap, procfs};
 
 /// Most bytes of samples that wait, and of samples and records together: processes without records
@@ -30,9 +30,14 @@ use sys::{mmap, procfs};
 const MAX_SAMPLES: usize = 16 << 20;
 const MAX_EVENTS: usize = 18 << 20;
 
-/// Bytes of events that wait above which code is not analysed: a truncated stack is better than
-/// none.
-const MANY_WAIT: usize = 6 << 20;
+/// Bytes and number of events that wait above which code is not analysed: a truncated stack is
+/// better than none.
+const MANY_BYTES: usize = 6 << 20;
+const MANY_EVENTS: usize = 256;
+
+/// Bytes of events that wait above which only the kernel's own copies of stacks are kept: few stacks
+/// are longer, but all copies are.
+const MAX_DEEP: usize = 8 << 20;
 
 /// Limit for the pages of mapped files in prof's memory, and the interval of checks.
 const MAX_FILE_BYTES: u64 = 12 << 20;
@@ -203,7 +208,7 @@ impl Analysis {
         let Analysis { waiting, has_own_samples, .. } = self;
         let shared = waiting.shared.clone();
         let mut direct = shared.if_idle();
-        if direct.is_some() && waiting.held() > MANY_WAIT / 2 {
+        if direct.is_some() && waiting.held() > MANY_BYTES / 2 {
             // Nothing waits: these are for comparison only.
             waiting.blocks.clear();
         }
@@ -269,7 +274,11 @@ impl Waiting {
             return Delivery::NoRoom;
         }
         self.told = Told::default();
-        let kept = KeptEvent::new(event, &mut self.blocks);
+        let kept = if self.held() < MAX_DEEP {
+            KeptEvent::new(event, &mut self.blocks)
+        } else {
+            KeptEvent::new(&without_rest(event), &mut self.blocks)
+        };
         self.send(Work::Event(time, kept));
         Delivery::Taken
     }
@@ -287,6 +296,22 @@ impl Waiting {
     }
 }
 
+/// An event without the part of its stack beyond the kernel's copy.
+fn without_rest<'a>(event: &Event<'a>) -> Event<'a> {
+    match *event {
+        Event::Sample { event, weight, sample } => {
+            let user = match sample.user {
+                UserStack::Native { regs, all, bytes, full, .. } => {
+                    UserStack::Native { regs, all, bytes, full, rest: Rest::default() }
+                }
+                other => other,
+            };
+            Event::Sample { event, weight, sample: Sample { user, ..sample } }
+        }
+        other => other,
+    }
+}
+
 /// Does the work of a recording.
 fn run(Beginning { shared, pids, work, held }: &Beginning) {
     let mut memory = Vec::new();
@@ -294,7 +319,9 @@ fn run(Beginning { shared, pids, work, held }: &Beginning) {
     while let Ok(work) = work.recv() {
         {
             let mut aggregator = shared.aggregator.lock().unwrap_or_else(|e| e.into_inner());
-            aggregator.maker.set_hurried(held.load(Ordering::Relaxed) > MANY_WAIT);
+            let is_late = shared.pending.load(Ordering::Relaxed) > MANY_EVENTS
+                && held.load(Ordering::Relaxed) > MANY_BYTES;
+            aggregator.maker.set_hurried(is_late);
             work.run(&mut aggregator, pids, &mut memory);
             if checked.elapsed() > CHECK_EVERY {
                 checked = Instant::now();
