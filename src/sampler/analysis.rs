@@ -64,8 +64,8 @@ pub enum Work {
         /// Events were thinned.
         thinned: bool,
     },
-    /// Releases pages of files, if they take much memory.
-    Trim,
+    /// Nothing but the check of memory that follows each piece of work.
+    CheckMemory,
     /// The profile types stop their own samples.
     Stop,
     /// The profile types release the target.
@@ -77,9 +77,9 @@ struct Shared {
     aggregator: Mutex<Aggregator>,
     /// Pieces of work that are not done.
     pending: AtomicUsize,
-    /// The other thread is to be told when none is left.
+    /// The reader of the rings waits for the end of all work.
     is_awaited: AtomicBool,
-    /// Tells it.
+    /// Becomes readable at that end.
     idle: OwnedFd,
 }
 
@@ -157,11 +157,11 @@ impl AnalysisThread {
             is_awaited: AtomicBool::new(false),
             idle,
         });
-        // It waits for this and cannot have ended.
         let blocks = StackBlocks::default();
         let held = blocks.held().clone();
+        // The thread waits for this and cannot have ended.
         let _ = begin.send(Beginning { shared: shared.clone(), pids, work: receiver, held });
-        let waiting = Waiting { work, shared, blocks, told: Told::default() };
+        let waiting = Waiting { work, shared, blocks, reported: Reported::default() };
         Analysis { waiting, thread, has_own_samples }
     }
 }
@@ -239,9 +239,9 @@ impl Analysis {
     }
 }
 
-/// Losses that the aggregator was told of, until something is kept again.
+/// Kinds of losses that were reported to the aggregator since the last event was kept.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     samples: bool,
     records: bool,
 }
@@ -251,7 +251,7 @@ struct Waiting {
     work: Sender<Work>,
     shared: Arc<Shared>,
     blocks: StackBlocks,
-    told: Told,
+    reported: Reported,
 }
 
 impl Waiting {
@@ -265,15 +265,16 @@ impl Waiting {
     fn keep(&mut self, time: u64, event: &Event<'_>) -> Delivery {
         let is_sample = matches!(event, Event::Sample { .. });
         if !self.has_room(if is_sample { MAX_SAMPLES } else { MAX_EVENTS }) {
-            let told = if is_sample { &mut self.told.samples } else { &mut self.told.records };
-            if !std::mem::replace(told, true) {
+            let reported =
+                if is_sample { &mut self.reported.samples } else { &mut self.reported.records };
+            if !std::mem::replace(reported, true) {
                 let lost = if is_sample { Record::LostSamples(1) } else { Record::Lost(1) };
                 let kept = KeptEvent::new(&Event::Other(lost), &mut self.blocks);
                 self.send(Work::Event(time, kept));
             }
             return Delivery::NoRoom;
         }
-        self.told = Told::default();
+        self.reported = Reported::default();
         let kept = if self.held() < MAX_DEEP {
             KeptEvent::new(event, &mut self.blocks)
         } else {
@@ -347,7 +348,7 @@ impl Work {
             Work::TakeIn { until, over } => aggregator.take_in(until, over),
             Work::RunTimeFiles => aggregator.maker.read_jit_files(),
             Work::Poll { elapsed, thinned } => aggregator.poll(&Poll { elapsed, pids, thinned }),
-            Work::Trim => trim(aggregator),
+            Work::CheckMemory => {}
             Work::Stop => aggregator.types.iter_mut().for_each(|(_, one)| one.stop()),
             Work::Release => aggregator.types.iter_mut().for_each(|(_, one)| one.release()),
         }

@@ -66,7 +66,7 @@ pub fn layout(spec: &EventSpec, trigger: Trigger, stacks: StackMethod) -> Layout
         group: spec.group == GroupRole::Leader,
         period: matches!(trigger, Trigger::Frequency(_)),
         callchain: stacks != StackMethod::None,
-        user_stack: matches!(stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. }),
+        user_stack: stacks.has_copies(),
     }
 }
 

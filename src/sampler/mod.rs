@@ -77,6 +77,13 @@ pub enum StackMethod {
     None,
 }
 
+impl StackMethod {
+    /// True if a part of the stack is copied with each sample.
+    pub fn has_copies(self) -> bool {
+        matches!(self, StackMethod::Auto { .. } | StackMethod::Dwarf { .. })
+    }
+}
+
 /// The target, the events and the method of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {

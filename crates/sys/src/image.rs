@@ -236,8 +236,7 @@ impl Images {
             State::Unreadable if image.tries < MAX_TRIES && image.tried != hit.pid => {}
             _ => return self.resolve(id),
         }
-        if self.closed {
-            self.lacking.set(true);
+        if self.lacks() {
             return id;
         }
         let image = &mut self.images[id as usize];

@@ -353,22 +353,17 @@ impl Unwinder {
         self.rules.set_hurried(hurried);
     }
 
-    /// Like [`Unwinder::unwind`], without reading a file or analysing code: `None` if that is
-    /// needed. The contents of `frames` are then undefined.
-    pub fn unwind_known(
-        &mut self,
-        thread: ThreadId,
-        regions: &Regions,
-        images: &mut Images,
-        user: UserStack<'_>,
-        chain: &[u64],
-        frames: &mut Vec<Frame>,
-    ) -> Option<StackEnd> {
+    /// From now on, reads no file and analyses no code: what is cached has to do.
+    /// [`Unwinder::end_closed`] ends that.
+    pub fn begin_closed(&mut self, images: &mut Images) {
         self.rules.begin_closed();
         images.begin_closed();
-        let end = self.unwind(thread, regions, images, user, chain, frames);
-        let lacking = self.rules.end_closed() | images.end_closed();
-        (!lacking).then_some(end)
+    }
+
+    /// Reads files again. Returns true if anything was needed in the meantime that is not cached:
+    /// stacks that were unwound since are then worthless.
+    pub fn end_closed(&mut self, images: &mut Images) -> bool {
+        self.rules.end_closed() | images.end_closed()
     }
 
     /// Images whose unwind information or code was not read completely, because that exceeded a

@@ -11,7 +11,7 @@ use crate::sampler::notes::{
     ShortThreadRemedy, UncoveredTime,
 };
 use crate::sampler::{
-    CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, StackMethod, Stats, Target, permissions,
+    CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Stats, Target, permissions,
 };
 use heap::privileged;
 use sys::os;
@@ -234,7 +234,7 @@ fn why_skipped(session: &Session) -> MissedCause {
 
 /// The remedies against losses, the best first.
 fn remedies(options: &Options, each_time: bool, root: bool) -> Vec<LossRemedy> {
-    let copies = matches!(options.stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. });
+    let copies = options.stacks.has_copies();
     let remedies = [
         fewer(options, each_time),
         copies.then_some(LossRemedy::SmallerCopies),
@@ -292,6 +292,7 @@ fn why_empty(ended: &EndedRecording<'_>) -> EmptyCause {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampler::StackMethod;
 
     fn options(event: &EventSpec, rate: Rate, stacks: StackMethod) -> Options {
         Options { events: vec![event.clone()], ..Options::new(Target::Everything, rate, stacks) }

@@ -158,7 +158,7 @@ impl Running {
             }
             if trimmed.elapsed() > TRIM_EVERY {
                 trimmed = Instant::now();
-                self.analysis.send(Work::Trim);
+                self.analysis.send(Work::CheckMemory);
             }
             tick(Tick { elapsed: began.elapsed(), stats: self.stats() });
         }

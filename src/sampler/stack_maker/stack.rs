@@ -180,7 +180,6 @@ impl StackMaker {
     ) -> Option<Walked> {
         frames.clear();
         self.unwinder.kept = None;
-        let dumped = matches!(self.stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. });
         if sample.pid < 0 || (chain.is_empty() && sample.user == UserStack::None) {
             return Some(Walked::default());
         }
@@ -191,7 +190,7 @@ impl StackMaker {
         }
         let pid = sample.pid;
         let end = self.unwind(sample, chain, frames, known)?;
-        let too_deep = !dumped && in_kernel + chain.len() >= self.max_chain;
+        let too_deep = !self.stacks.has_copies() && in_kernel + chain.len() >= self.max_chain;
         let end = if too_deep { StackEnd::ChainTooDeep } else { end };
         let mut walked = Walked { end, is_counted: true, hidden: false };
         let nowhere = |frame: &Frame| matches!(frame.place, Place::Unmapped { .. });
@@ -217,24 +216,19 @@ impl StackMaker {
         let Sample { pid, tid, user, .. } = *sample;
         let regions = &process.regions;
         let thread = ThreadId { pid, tid };
-        match (user, known) {
-            (UserStack::Native { .. }, Known::Anything) => {
-                Some(self.unwinder.unwind(thread, regions, images, user, chain, frames))
-            }
-            (UserStack::Native { .. }, Known::Cached) => {
-                self.unwinder.unwind_known(thread, regions, images, user, chain, frames)
-            }
-            (UserStack::Compat | UserStack::None, _) => {
-                if known == Known::Cached {
-                    images.begin_closed();
-                }
-                unwind::chain_frames(pid, regions, images, chain, frames);
-                let dumped =
-                    matches!(self.stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. });
-                let end = if dumped { StackEnd::Compat } else { StackEnd::Complete };
-                (!images.end_closed()).then_some(end)
-            }
+        if known == Known::Cached {
+            self.unwinder.begin_closed(images);
         }
+        let end = match user {
+            UserStack::Native { .. } => {
+                self.unwinder.unwind(thread, regions, images, user, chain, frames)
+            }
+            UserStack::Compat | UserStack::None => {
+                unwind::chain_frames(pid, regions, images, chain, frames);
+                if self.stacks.has_copies() { StackEnd::Compat } else { StackEnd::Complete }
+            }
+        };
+        (!self.unwinder.end_closed(images)).then_some(end)
     }
 }
 

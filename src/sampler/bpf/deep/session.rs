@@ -7,7 +7,7 @@ use super::{Deep, DeepStackCounts, MAX_CHUNKS, cap};
 use crate::sampler::attr::Trigger;
 use crate::sampler::bpf::filter::SampleFilter;
 use crate::sampler::events::{EventKind, GroupRole};
-use crate::sampler::{Event, EventSpec, Options, StackMethod};
+use crate::sampler::{Event, EventSpec, Options};
 use sys::record::{Chunk, Sample, UserStack};
 
 /// The deep stacks of a recording.
@@ -27,7 +27,7 @@ impl DeepStacks {
         options: &Options,
         events: impl Iterator<Item = (&'e EventSpec, &'e Trigger)>,
     ) -> DeepStacks {
-        let copied = matches!(options.stacks, StackMethod::Auto { .. } | StackMethod::Dwarf { .. });
+        let copied = options.stacks.has_copies();
         let fastest = events
             .filter(|(spec, _)| copied && spec.stack && runs_programs(spec))
             .map(|(spec, trigger)| match *trigger {
