@@ -7,22 +7,26 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use gimli::{
-    BaseAddresses, CfaRule, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, Encoding,
-    EndianSlice, FrameDescriptionEntry, LittleEndian, Operation, Register, RegisterRule, Section,
-    UnwindContextStorage, UnwindExpression, UnwindOffset, UnwindSection, UnwindTableRow,
+    BaseAddresses, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, EndianSlice,
+    FrameDescriptionEntry, LittleEndian, Register, RegisterRule, Section, UnwindContextStorage,
+    UnwindOffset, UnwindSection, UnwindTableRow,
 };
 
 mod machine;
 mod memory;
 mod rows;
+mod search;
+mod shorten;
 
-use super::arch::{self, BP, COLUMNS, DeliveryContexts, IP, RA, ReturnAddress};
+use super::arch::{self, COLUMNS, DeliveryContexts, IP, RA, ReturnAddress};
 use super::module::{SectionBytes, Step};
 use machine::Machine;
 pub use memory::TableMemory;
 use memory::{Built, Cost, Index, MAX_DECOMPRESSED, MAX_INDEXED, Slot};
 pub use rows::Rows;
 use rows::{Found, MAX_ROWS, TableId};
+use search::{Search, search};
+use shorten::{Shorten, Visitor};
 use sys::catch_panic;
 use sys::image::Bytes;
 
@@ -175,69 +179,6 @@ pub struct UnwindTables {
     memory: TableMemory,
     budget: Cell<u64>,
     over_budget: Cell<bool>,
-}
-
-/// Means to find an entry in `.eh_frame`.
-enum Search {
-    /// `.eh_frame_hdr` with a table as linkers write it: pairs of distances from the section's own
-    /// address, in four bytes each. The number of pairs, and the address of `.eh_frame`.
-    Usual(SectionBytes, usize, u64),
-    /// Another `.eh_frame_hdr` with a table.
-    Other(SectionBytes),
-    /// An index of the section.
-    Index(Slot),
-}
-
-/// Bytes before the table of a usual `.eh_frame_hdr`.
-const TABLE_AT: usize = 12;
-
-impl Search {
-    fn new(hdr: Option<SectionBytes>, bases: &BaseAddresses) -> Search {
-        /// Version 1; pcrel sdata4, udata4, datarel sdata4.
-        const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
-        let Some(hdr) = hdr else { return Search::Index(Slot::default()) };
-        let parsed = EhFrameHdr::new(&hdr, LittleEndian).parse(bases, 8);
-        let parsed = parsed.ok().and_then(|h| {
-            let eh_frame = h.eh_frame_ptr().direct();
-            let pairs = h.table()?.iter(bases).size_hint().0;
-            Some((pairs, eh_frame))
-        });
-        match parsed {
-            None => Search::Index(Slot::default()),
-            Some((pairs, Ok(eh_frame)))
-                if hdr.starts_with(&USUAL) && pairs <= (hdr.len() - TABLE_AT) / 8 =>
-            {
-                Search::Usual(hdr, pairs, eh_frame)
-            }
-            Some(_) => Search::Other(hdr),
-        }
-    }
-}
-
-/// Offset in `.eh_frame` of the entry that may contain an address, by a usual search table at
-/// `base`. Takes the same one as gimli.
-fn search(hdr: &[u8], base: u64, mut pairs: usize, eh_frame: u64, address: u64) -> Option<usize> {
-    let table = hdr.get(TABLE_AT..)?.as_chunks::<8>().0.get(..pairs)?;
-    let half = |word: &[u8; 8], at: usize| {
-        let bytes = word[at..].first_chunk::<4>().copied().unwrap_or_default();
-        base.wrapping_add_signed(i32::from_le_bytes(bytes).into())
-    };
-    let mut first = 0;
-    while pairs > 1 {
-        let middle = pairs / 2;
-        match half(&table[first + middle], 0).cmp(&address) {
-            std::cmp::Ordering::Equal => {
-                first += middle;
-                break;
-            }
-            std::cmp::Ordering::Less => {
-                first += middle;
-                pairs -= middle;
-            }
-            std::cmp::Ordering::Greater => pairs = middle,
-        }
-    }
-    usize::try_from(half(table.get(first)?, 4).checked_sub(eh_frame)?).ok()
 }
 
 impl UnwindTables {
@@ -652,94 +593,6 @@ fn cie<'a, S: Table<'a>>(
             if is_small { Ok(cie) } else { Err(gimli::Error::NotCieId(at as u64)) }
         }
         _ => Err(gimli::Error::NotCieId(at as u64)),
-    }
-}
-
-/// Processes a row of a table.
-trait Visitor {
-    type Output;
-
-    fn visit<'a, S: UnwindSection<Slice<'a>>, C: UnwindContextStorage<usize>>(
-        self,
-        section: &S,
-        row: &UnwindTableRow<usize, C>,
-        encoding: Encoding,
-    ) -> Self::Output;
-}
-
-/// Converts a row to a [`Rule`].
-struct Shorten;
-
-impl Visitor for Shorten {
-    type Output = Described;
-
-    fn visit<'a, S: UnwindSection<Slice<'a>>, C: UnwindContextStorage<usize>>(
-        self,
-        section: &S,
-        row: &UnwindTableRow<usize, C>,
-        encoding: Encoding,
-    ) -> Described {
-        let rule = shorten(section, row, encoding).unwrap_or(Rule::Evaluate);
-        let saves =
-            |n: u8| matches!(row.register(Register(n.into())), Some(RegisterRule::Offset(_)));
-        Described { rule, may_deliver: arch::EXCEPTION.into_iter().all(saves) }
-    }
-}
-
-fn shorten<'a, S: UnwindSection<Slice<'a>>, C: UnwindContextStorage<usize>>(
-    section: &S,
-    row: &UnwindTableRow<usize, C>,
-    encoding: Encoding,
-) -> Option<Rule> {
-    let ra = match arch::return_address(row.register(Register(RA.into())))? {
-        Return::Outermost => return Some(Rule::Outermost),
-        Return::At(ra) => ra,
-    };
-    let operations = |e: &UnwindExpression<usize>| {
-        let mut found = [None, None, None];
-        let mut all = e.get(section).ok()?.operations(encoding);
-        for slot in &mut found {
-            *slot = all.next().ok()?;
-        }
-        all.next().ok()?.is_none().then_some(found)
-    };
-    let bp = match row.register(Register(BP.into())) {
-        None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Saved::Same,
-        Some(RegisterRule::Offset(at)) => Saved::FromCfa(at.try_into().ok()?),
-        Some(RegisterRule::Expression(e)) => match operations(&e)? {
-            [Some(Operation::RegisterOffset { register, offset, .. }), None, None]
-                if register.0 == u16::from(BP) =>
-            {
-                Saved::FromBp(offset.try_into().ok()?)
-            }
-            _ => return None,
-        },
-        Some(_) => return None,
-    };
-    match row.cfa() {
-        CfaRule::RegisterAndOffset { register, offset } => Some(Rule::Offset {
-            register: register.0.try_into().ok()?,
-            cfa: i32::try_from(*offset).ok()?,
-            bp,
-            ra,
-        }),
-        CfaRule::Expression(e) => {
-            let [first, Some(Operation::Deref { size: 8, space: false, .. }), last] =
-                operations(e)?
-            else {
-                return None;
-            };
-            let Some(Operation::RegisterOffset { register, offset, .. }) = first else {
-                return None;
-            };
-            let cfa = match last {
-                None => 0,
-                Some(Operation::PlusConstant { value }) => value.try_into().ok()?,
-                Some(_) => return None,
-            };
-            let register = register.0.try_into().ok()?;
-            Some(Rule::Deref { register, at: offset.try_into().ok()?, cfa, bp, ra })
-        }
     }
 }
 

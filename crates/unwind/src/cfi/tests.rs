@@ -1,6 +1,7 @@
 //! Rules and steps of hand-written tables.
 
 use super::*;
+use crate::arch::BP;
 use crate::arch::SP;
 use proptest::prelude::*;
 

@@ -1,0 +1,121 @@
+//! Cached results of all images.
+
+use super::ModuleUnwinder;
+use super::facts::{Fact, FactCache};
+use crate::CodeAddress;
+use crate::arch;
+use crate::cfi::{Rows, Rule, UnwindContext};
+
+/// Cached rules of all images, and working memory for lookups.
+#[derive(Default)]
+pub struct RuleCache {
+    pub(super) rows: Rows,
+    pub(super) context: UnwindContext,
+    /// Cached results about code without unwind information.
+    pub(super) code: arch::CodeCache,
+    facts: FactCache,
+    /// Only cached results are used: no file is read.
+    closed: bool,
+    /// A result was needed that is not cached.
+    lacking: bool,
+    /// No code is analysed.
+    pub(super) hurried: bool,
+    /// Code of the current stack was not analysed for this reason.
+    pub(super) skipped: bool,
+    /// Number of rules found in the cache of addresses.
+    pub hits: u64,
+    /// Number of rules looked up in the rows of functions or in the tables.
+    pub misses: u64,
+}
+
+impl RuleCache {
+    /// From now on, uses cached results only; [`RuleCache::end_closed`] ends that.
+    pub fn begin_closed(&mut self) {
+        (self.closed, self.lacking) = (true, false);
+    }
+
+    /// Reads files again. Returns true if another result was needed in the meantime.
+    pub fn end_closed(&mut self) -> bool {
+        self.closed = false;
+        std::mem::take(&mut self.lacking)
+    }
+
+    /// True if a result was needed that is not cached, since [`RuleCache::begin_closed`].
+    pub fn is_lacking(&self) -> bool {
+        self.lacking
+    }
+
+    /// Analyses no code from now on, or again.
+    pub fn set_hurried(&mut self, hurried: bool) {
+        self.hurried = hurried;
+    }
+
+    /// A stack begins.
+    pub fn begin_stack(&mut self) {
+        self.skipped = false;
+    }
+
+    /// True if code of the current stack was not analysed because of a hurry.
+    pub fn has_skipped(&self) -> bool {
+        self.skipped
+    }
+
+    /// True if only cached results are used: the one that is needed now is not, which is noted.
+    pub(super) fn lacks(&mut self) -> bool {
+        self.lacking |= self.closed;
+        self.closed
+    }
+
+    /// A fact about an address in an image.
+    pub fn fact(&mut self, of: Fact, find: impl FnOnce(&mut Self) -> bool) -> bool {
+        if let Some(known) = self.facts.get(of) {
+            return known;
+        }
+        if self.lacks() {
+            return false;
+        }
+        let found = find(self);
+        self.facts.insert(of, found);
+        found
+    }
+
+    /// Images whose code was not analysed because that took too long.
+    pub fn over_budget(&self) -> impl Iterator<Item = u32> {
+        self.code.over_budget()
+    }
+
+    /// The rule of an address in an image, or of the call before it.
+    #[inline]
+    pub fn rule(&mut self, module: &ModuleUnwinder, at: CodeAddress) -> Rule {
+        // The byte before a return address is no instruction's first: the two never share a rule.
+        let address = at.lookup().0;
+        if let Some(rule) = self.rows.at(module.image, address) {
+            self.hits += 1;
+            return rule;
+        }
+        if let Some(rule) = self.rows.in_function(module.image, address) {
+            self.hits += 1;
+            return rule;
+        }
+        self.look_up(module, at)
+    }
+
+    #[cold]
+    fn look_up(&mut self, module: &ModuleUnwinder, at: CodeAddress) -> Rule {
+        let address = at.lookup().0;
+        if self.lacks() {
+            return Rule::Uncovered;
+        }
+        self.misses += 1;
+        self.rows.forget_last();
+        let tables = || module.described(&mut self.rows, &mut self.context, address, at.address.0);
+        let rule = module.go_rule(address).unwrap_or_else(tables);
+        self.rows.keep_at(module.image, address, rule);
+        if let Some((start, end)) = self.rows.last_function()
+            && module.has_rows_only(start, end)
+        {
+            self.rows.serve_last_function(module.image, address);
+        }
+        rule
+    }
+}
