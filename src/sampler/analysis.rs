@@ -64,7 +64,7 @@ pub enum Work {
         /// Events were thinned.
         thinned: bool,
     },
-    /// Nothing but the check of memory that follows each piece of work.
+    /// Releases pages of files, if they take much memory.
     CheckMemory,
     /// The profile types stop their own samples.
     Stop,
@@ -160,9 +160,11 @@ impl AnalysisThread {
         let blocks = StackBlocks::default();
         let held = blocks.held().clone();
         // The thread waits for this and cannot have ended.
-        let _ = begin.send(Beginning { shared: shared.clone(), pids, work: receiver, held });
+        let of_thread = pids.clone();
+        let beginning = Beginning { shared: shared.clone(), pids: of_thread, work: receiver, held };
+        let _ = begin.send(beginning);
         let waiting = Waiting { work, shared, blocks, reported: Reported::default() };
-        Analysis { waiting, thread, has_own_samples }
+        Analysis { waiting, thread, has_own_samples, pids }
     }
 }
 
@@ -170,7 +172,12 @@ impl AnalysisThread {
 pub struct Analysis {
     waiting: Waiting,
     thread: JoinHandle<bool>,
+    /// Profile types have samples of their own. They come through a ring that the target fills within
+    /// milliseconds, and need the priority of the thread that reads the rings: it does all work of
+    /// such a recording.
     has_own_samples: bool,
+    /// The processes found at the start.
+    pids: Vec<i32>,
 }
 
 impl Analysis {
@@ -179,9 +186,17 @@ impl Analysis {
         self.waiting.shared.if_idle()
     }
 
-    /// Hands over a piece of work.
+    /// Hands over a piece of work, or does it.
     pub fn send(&mut self, work: Work) {
-        self.waiting.send(work);
+        match self.waiting.shared.if_idle() {
+            Some(mut aggregator) if self.has_own_samples => {
+                work.run(&mut aggregator, &self.pids, &mut Vec::new());
+            }
+            idle => {
+                drop(idle);
+                self.waiting.send(work);
+            }
+        }
     }
 
     /// Becomes readable when no work is left, after [`Analysis::await_idle`].
@@ -214,14 +229,13 @@ impl Analysis {
         }
         session.drain_timed(until, |time, event| {
             observe(&event);
-            if !*has_own_samples {
-                direct = direct.take().or_else(|| shared.if_idle());
-                if let Some(aggregator) = &mut direct
-                    && aggregator.is_quick(&event)
-                {
-                    aggregator.event(&event);
-                    return Delivery::Taken;
-                }
+            direct = direct.take().or_else(|| shared.if_idle());
+            if let Some(aggregator) = &mut direct
+                && (*has_own_samples || aggregator.is_quick(&event))
+            {
+                aggregator.take_in(time, false);
+                aggregator.event(&event);
+                return Delivery::Taken;
             }
             direct = None;
             waiting.keep(time, &event)
@@ -318,13 +332,14 @@ fn run(Beginning { shared, pids, work, held }: &Beginning) {
     let mut memory = Vec::new();
     let mut checked = Instant::now();
     while let Ok(work) = work.recv() {
+        let is_event = matches!(work, Work::Event(..));
         {
             let mut aggregator = shared.aggregator.lock().unwrap_or_else(|e| e.into_inner());
             let is_late = shared.pending.load(Ordering::Relaxed) > MANY_EVENTS
                 && held.load(Ordering::Relaxed) > MANY_BYTES;
             aggregator.maker.set_hurried(is_late);
             work.run(&mut aggregator, pids, &mut memory);
-            if checked.elapsed() > CHECK_EVERY {
+            if is_event && checked.elapsed() > CHECK_EVERY {
                 checked = Instant::now();
                 trim(&aggregator);
             }
@@ -348,7 +363,7 @@ impl Work {
             Work::TakeIn { until, over } => aggregator.take_in(until, over),
             Work::RunTimeFiles => aggregator.maker.read_jit_files(),
             Work::Poll { elapsed, thinned } => aggregator.poll(&Poll { elapsed, pids, thinned }),
-            Work::CheckMemory => {}
+            Work::CheckMemory => trim(aggregator),
             Work::Stop => aggregator.types.iter_mut().for_each(|(_, one)| one.stop()),
             Work::Release => aggregator.types.iter_mut().for_each(|(_, one)| one.release()),
         }
