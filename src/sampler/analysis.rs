@@ -77,6 +77,8 @@ struct Shared {
     aggregator: Mutex<Aggregator>,
     /// Pieces of work that are not done.
     pending: AtomicUsize,
+    /// Programs have made code at run time.
+    has_run_time_code: AtomicBool,
     /// The reader of the rings waits for the end of all work.
     is_awaited: AtomicBool,
     /// Becomes readable at that end.
@@ -154,6 +156,7 @@ impl AnalysisThread {
         let shared = Arc::new(Shared {
             aggregator: Mutex::new(aggregator),
             pending: AtomicUsize::new(0),
+            has_run_time_code: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
             idle,
         });
@@ -184,6 +187,13 @@ impl Analysis {
     /// The aggregator, if no work is pending.
     pub fn if_idle(&self) -> Option<Idle<'_>> {
         self.waiting.shared.if_idle()
+    }
+
+    /// True if programs have made code at run time: their files are to be read before samples.
+    pub fn has_run_time_code(&self) -> bool {
+        let shared = &self.waiting.shared;
+        let found = |aggregator: Idle<'_>| !aggregator.maker.table.jit.is_empty();
+        shared.has_run_time_code.load(Ordering::Relaxed) || self.if_idle().is_some_and(found)
     }
 
     /// Hands over a piece of work, or does it.
@@ -339,6 +349,9 @@ fn run(Beginning { shared, pids, work, held }: &Beginning) {
                 && held.load(Ordering::Relaxed) > MANY_BYTES;
             aggregator.maker.set_hurried(is_late);
             work.run(&mut aggregator, pids, &mut memory);
+            if !aggregator.maker.table.jit.is_empty() {
+                shared.has_run_time_code.store(true, Ordering::Relaxed);
+            }
             if is_event && checked.elapsed() > CHECK_EVERY {
                 checked = Instant::now();
                 trim(&aggregator);

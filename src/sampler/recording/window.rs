@@ -79,8 +79,8 @@ pub struct Running {
     /// Processes that started while recording.
     pub born: BornProcesses,
     files: RunTimeFiles,
-    /// Programs have made code at run time.
-    has_run_time_code: bool,
+    /// Time at which they were last requested; `u64::MAX`: no program makes code at run time.
+    files_requested: u64,
     /// Time since sampling started at which periodic work is due; `None`: there is none.
     due: Option<Duration>,
     /// The other thread does periodic work.
@@ -98,7 +98,7 @@ impl Running {
             precedence,
             born: BornProcesses::default(),
             files: RunTimeFiles::Unread,
-            has_run_time_code: false,
+            files_requested: u64::MAX,
             due: None,
             is_polling: false,
             own_taken: 0,
@@ -147,9 +147,10 @@ impl Running {
             if self.waits_for_files() {
                 continue;
             }
-            let settled = self.session.settled();
-            self.take_in(settled);
-            self.poll(began.elapsed(), settled);
+            // A later sample may be in code that the files did not describe yet.
+            let until = self.session.settled().min(self.files_requested);
+            self.take_in(until);
+            self.poll(began.elapsed(), until);
             self.session.widen_rings();
             if let Some(feed) = feed
                 && let Some(mut aggregator) = self.analysis.if_idle()
@@ -228,12 +229,10 @@ impl Running {
     fn waits_for_files(&mut self) -> bool {
         match self.files {
             RunTimeFiles::Unread => {
-                if let Some(aggregator) = self.analysis.if_idle() {
-                    self.has_run_time_code = !aggregator.maker.table.jit.is_empty();
-                }
-                if !self.has_run_time_code {
+                if !self.analysis.has_run_time_code() {
                     return false;
                 }
+                self.files_requested = os::monotonic_nanos();
                 self.analysis.send(Work::RunTimeFiles);
                 let waits = self.session.has_room();
                 if waits {

@@ -121,25 +121,28 @@ impl Sources {
 
     /// Reads the size of the perf map; returns the previous mark if it has changed.
     fn mark(&mut self, clock: Clock) -> Option<SizeMark> {
+        // The file may grow while this thread does not run: it was not larger before, and is as large
+        // after.
+        let seen = os::monotonic_nanos();
         let metadata = self.map.as_ref()?.metadata().ok()?;
         let size = metadata.len();
-        let now = os::monotonic_nanos();
-        let by = metadata.modified().map_or(now, |m| clock.monotonic(m).saturating_add(TICK));
-        let by = by.min(now);
+        let after = os::monotonic_nanos();
+        let by = metadata.modified().map_or(after, |m| clock.monotonic(m).saturating_add(TICK));
+        let by = by.min(after);
         let last = self.marks.last().copied();
         match self.marks.last_mut() {
-            Some(last) if last.size == size => last.seen = now,
+            Some(last) if last.size == size => last.seen = seen,
             Some(last) if last.size > size => {
                 // It was rewritten: the age of its present contents is unknown.
                 self.marks.clear();
-                self.marks.push(SizeMark { size, by, seen: now });
+                self.marks.push(SizeMark { size, by, seen });
             }
             _ => {
                 if self.marks.len() >= MAX_MARKS {
                     let mut n = 0;
                     self.marks.retain(|_| (n += 1, n % 2 == 0).1);
                 }
-                self.marks.push(SizeMark { size, by, seen: now });
+                self.marks.push(SizeMark { size, by, seen });
             }
         }
         last.filter(|last| last.size != size)
@@ -356,7 +359,9 @@ mod tests {
         );
         assert!(starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())).unwrap().is_empty());
         assert_eq!(sources.marks.len(), 3);
-        assert!(sources.marks.iter().all(|m| m.by <= m.seen));
+        let ascending =
+            |pair: &[SizeMark]| pair[0].seen <= pair[1].seen && pair[0].by <= pair[1].by;
+        assert!(sources.marks.windows(2).all(ascending));
         // Too much, or rewritten: the age of the contents is unknown.
         file.as_file().set_len(5 << 20).unwrap();
         assert_eq!(starts(sources.read_changes(clock, &mut MAX_OF_ALL.clone())), None);

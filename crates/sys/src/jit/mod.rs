@@ -208,8 +208,9 @@ impl Jit {
         Some(program)
     }
 
-    /// Reads a bounded part of the additions to the files. Call it before the samples of the same
-    /// period are added.
+    /// Reads a bounded part of the additions to the files. Samples may be added only if they are
+    /// older than the last call: code that the files do not describe yet would be taken for the code
+    /// that it has replaced.
     pub fn read_changes(&mut self) {
         let mut left = MAX_OF_ALL;
         for index in 0..self.programs.len() as u32 {
@@ -340,7 +341,8 @@ fn replaces_unsampled(fresh: &mut Fresh, made: Made) -> bool {
         fresh.clear();
     }
     fresh.insert(made.start, (made.end, made.by));
-    old.is_some_and(|(_, by)| by <= made.after)
+    // Entries of one read of a map have the same range of times.
+    old.is_some_and(|(_, by)| by <= made.after || by < made.by)
 }
 
 #[cfg(test)]
@@ -400,6 +402,8 @@ mod tests {
         assert!(times_of(0x6000, 0x6010, 10, 12).is_empty());
         assert!(times_of(0x6000, 0x6010, 10, 12).is_empty());
         assert_eq!(times_of(0x6000, 0x6010, 20, 22), [21, 22]);
+        // The file has grown while its size was read.
+        assert_eq!(times_of(0x6000, 0x6010, 21, 30), [22, 30]);
     }
 
     #[test]
