@@ -40,7 +40,7 @@ fn a_perf_map_names_code_whenever_it_is_written() {
     for mode in ["map", "late"] {
         let dir = temp_dir();
         let (p, messages) = record(dir.path(), mode, 500);
-        assert!(p.self_share("jitted") > 90.0, "{mode}: {}\n{messages}", p.self_share("jitted"));
+        assert!(p.user_share("jitted") > 90.0, "{mode}: {}\n{messages}", p.user_share("jitted"));
         assert!(p.mappings.iter().any(|m| m.file.starts_with("/tmp/perf-")), "{:?}", p.mappings);
     }
 }
@@ -49,7 +49,7 @@ fn a_perf_map_names_code_whenever_it_is_written() {
 fn python_perf_maps_give_python_names() {
     let dir = temp_dir();
     let (p, _) = record(dir.path(), "python", 500);
-    assert!(p.self_share("py::hot:/app/hot.py") > 90.0);
+    assert!(p.user_share("py::hot:/app/hot.py") > 90.0);
     let svg = Prof::new(&dir, "flame").run().ok().text();
     assert!(svg.contains("py::hot"), "{svg}");
     assert!(svg.contains("Python"), "the legend names the language: {svg}");
@@ -61,13 +61,13 @@ fn python_perf_maps_give_python_names() {
 fn reused_addresses_are_distinguished_by_time() {
     let dir = temp_dir();
     let (p, messages) = record(dir.path(), "reuse-map", 1000);
-    let (a, b) = (p.self_share("phase_a"), p.self_share("phase_b"));
+    let (a, b) = (p.user_share("phase_a"), p.user_share("phase_b"));
     // The samples of one poll have no name: those that are read at once, of a fifth of a second, or
     // of more on a busy machine.
     assert!((22.0..36.0).contains(&a) && (50.0..72.0).contains(&b), "{a} % {b} %\n{messages}");
     let dir = temp_dir();
     let (p, messages) = record(dir.path(), "reuse-dump", 60);
-    let (a, b) = (p.self_share("phase_a"), p.self_share("phase_b"));
+    let (a, b) = (p.user_share("phase_a"), p.user_share("phase_b"));
     assert!(a + b > 95.0, "{a} % {b} %\n{messages}");
     assert_share("phase_a", a, 33.3, 5.0);
     assert_share("phase_b", b, 66.7, 5.0);
@@ -77,7 +77,7 @@ fn reused_addresses_are_distinguished_by_time() {
 fn a_jitdump_has_source_lines() {
     let dir = temp_dir();
     let (p, messages) = record(dir.path(), "lines", 500);
-    assert!(p.self_share("jitted") > 90.0, "{}\n{messages}", p.self_share("jitted"));
+    assert!(p.user_share("jitted") > 90.0, "{}\n{messages}", p.user_share("jitted"));
     let found = lines(&p, "jitted");
     let right = found.iter().filter(|l| **l == ("/src/jit.src".to_owned(), 8)).count();
     assert!(
@@ -92,7 +92,7 @@ fn a_jitdump_has_source_lines() {
 fn code_that_moves_keeps_its_name() {
     let dir = temp_dir();
     let (p, messages) = record(dir.path(), "move", 300);
-    let (moved, other) = (p.self_share("moved"), p.self_share("other"));
+    let (moved, other) = (p.user_share("moved"), p.user_share("other"));
     assert!(moved > 65.0 && moved <= 80.0, "moved {moved} %, other {other} %\n{messages}");
     assert_share("other", other, 25.0, 6.0);
 }
@@ -101,7 +101,7 @@ fn code_that_moves_keeps_its_name() {
 fn truncated_and_garbage_files_are_reported_and_harmless() {
     let dir = temp_dir();
     let (p, _) = record(dir.path(), "cut", 400);
-    assert!(p.self_share("jitted") > 90.0);
+    assert!(p.user_share("jitted") > 90.0);
     let dir = temp_dir();
     let (p, messages) = record(dir.path(), "garbage", 400);
     assert_eq!(p.total_share("jitted"), 0.0);
@@ -121,7 +121,7 @@ fn truncated_and_garbage_files_are_reported_and_harmless() {
 fn invalid_lines_are_counted_and_harmless() {
     let dir = temp_dir();
     let (p, messages) = record(dir.path(), "littered", 400);
-    assert!(p.self_share("jitted") > 90.0, "{} %\n{messages}", p.self_share("jitted"));
+    assert!(p.user_share("jitted") > 90.0, "{} %\n{messages}", p.user_share("jitted"));
     assert_eq!(p.total_share("huge"), 0.0);
     let report = Prof::new(&dir, "report --coverage").run().ok().text();
     for text in [&messages, &report] {
@@ -134,7 +134,7 @@ fn the_later_of_two_lines_for_one_address_counts() {
     let dir = temp_dir();
     let (p, messages) = record(dir.path(), "remade", 1000);
     // The samples around the time when the file was written have no name.
-    assert!(p.self_share("jitted") > 80.0, "{} %\n{messages}", p.self_share("jitted"));
+    assert!(p.user_share("jitted") > 80.0, "{} %\n{messages}", p.user_share("jitted"));
     assert_eq!(p.total_share("old"), 0.0);
 }
 
@@ -157,12 +157,12 @@ fn a_jitdump_names_a_recording_afterwards() {
     Prof::new(&dir, "record -F 999 --no-symbolize").target(&program, "lines 300").run().ok();
     assert_eq!(read(dir.path().join("profile.pb.gz")).total_share("jitted"), 0.0);
     Prof::new(&dir, "symbolize").run().ok();
-    assert!(read(dir.path().join("profile.pb.gz")).self_share("jitted") > 85.0);
+    assert!(read(dir.path().join("profile.pb.gz")).user_share("jitted") > 85.0);
     let dir = temp_dir();
     Prof::new(&dir, "record -F 999 --no-symbolize").target(&program, "reuse-dump 30").run().ok();
     Prof::new(&dir, "symbolize").run().ok().says(&["other code replaced the code"]);
     let p = read(dir.path().join("profile.pb.gz"));
-    assert_eq!(p.self_share("phase_a") + p.self_share("phase_b"), 0.0);
+    assert_eq!(p.user_share("phase_a") + p.user_share("phase_b"), 0.0);
 }
 
 /// A perf map is used later only if it cannot belong to another process: it has not changed, or
@@ -172,7 +172,7 @@ fn a_perf_map_changed_after_its_process_ended_is_not_used() {
     let dir = temp_dir();
     let program = target("jit", Build::CFramePointers);
     let file = dir.path().join("profile.pb.gz");
-    let jitted = || read(&file).self_share("jitted");
+    let jitted = || read(&file).user_share("jitted");
     let running = Running::start(Command::new(program).args(["map", "20000"]));
     let pid = running.pid();
     let map = format!("/tmp/perf-{pid}.map");
@@ -211,7 +211,7 @@ fn files_in_a_container_are_found() {
         prof.run().ok();
         let p = read(dir.path().join("profile.pb.gz"));
         assert!(p.figure("samples") > 200, "{:?}", p.comments);
-        let named = p.self_share("jitted");
+        let named = p.user_share("jitted");
         assert!(named > 85.0, "{mode}: {named} % {:?}", p.mappings);
     }
 }
@@ -235,7 +235,7 @@ fn a_perf_map_of_an_earlier_process_is_not_used() {
     let p = read(dir.path().join("profile.pb.gz"));
     remove_maps(&p);
     assert_eq!(p.total_share("wrong"), 0.0);
-    assert!(p.self_share("jitted") > 85.0);
+    assert!(p.user_share("jitted") > 85.0);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn llvm_with_a_jitdump_has_names() {
     prof.command.env("JITDUMPDIR", dir.path());
     let out = prof.target("lli", "-jit-kind=mcjit hot.ll").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    assert!(p.self_share("hot") > 60.0, "{} %\n{}", p.self_share("hot"), out.stderr);
+    assert!(p.user_share("hot") > 60.0, "{} %\n{}", p.user_share("hot"), out.stderr);
 }
 
 const HOT_LL: &str = "

@@ -312,6 +312,13 @@ impl Pprof {
         self.share(|s| self.frames(s).first().is_some_and(|f| is_function(f, function)))
     }
 
+    /// Percentage of the samples in user code whose leaf is this function. The time in the kernel
+    /// depends on what else runs on the machine.
+    pub fn user_share(&self, function: &str) -> f64 {
+        let in_user = |s: &Sample| s.locations.first().is_some_and(|leaf| !self.is_kernel(leaf));
+        100.0 * self.self_share(function) / self.share(in_user)
+    }
+
     /// Share of the samples that have this function on their stack.
     pub fn total_share(&self, function: &str) -> f64 {
         self.share(|s| self.frames(s).iter().any(|f| is_function(f, function)))
