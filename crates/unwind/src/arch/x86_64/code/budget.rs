@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-/// Steps of one image, at first and at most: one and a half seconds; Chromium's 236 MB need one. A step is a decoded instruction and its
-/// evaluations, 250 ns.
+/// Steps of one image, at first and at most: one and a half seconds; Chromium's 236 MB need one. A
+/// step is a decoded instruction and its evaluations, 250 ns.
 const IMAGE: i64 = 6 << 20;
 
 /// Steps of all images: four seconds.

@@ -167,6 +167,11 @@ impl CodeCache {
         self.budget.allows(image, size)
     }
 
+    /// True if code of a file may be analysed: its functions fit, and its budget is not spent.
+    fn may_analyse(&mut self, file: File<'_>) -> bool {
+        !file.functions.are_too_many() && self.budget.allows(file.image, file.size())
+    }
+
     /// Counts the search for the functions of a file.
     pub fn count_functions(&mut self, file: File<'_>) {
         self.spend(file, file.functions.steps());
@@ -209,7 +214,7 @@ impl CodeCache {
         if let Some(cached) = self.frames.copied(&key) {
             return cached;
         }
-        if file.functions.are_too_many() || !self.budget.allows(file.image, file.size()) {
+        if !self.may_analyse(file) {
             return None;
         }
         let frame = self.derive(file, at);
@@ -427,7 +432,7 @@ impl CodeCache {
         if let Some(cached) = self.moved.copied(&key) {
             return cached;
         }
-        if file.functions.are_too_many() || !self.budget.allows(file.image, file.size()) {
+        if !self.may_analyse(file) {
             return None;
         }
         let function = self.analysed(file, start);
@@ -451,7 +456,7 @@ impl CodeCache {
         if let Some(cached) = self.between.copied(&key) {
             return cached;
         }
-        if file.functions.are_too_many() || !self.budget.allows(file.image, file.size()) {
+        if !self.may_analyse(file) {
             return None;
         }
         let found = between::called(file, between.after).and_then(|begin| {
@@ -503,7 +508,7 @@ impl CodeCache {
         if one(target) {
             return Leads::There;
         }
-        if file.functions.are_too_many() || !self.budget.allows(file.image, file.size()) {
+        if !self.may_analyse(file) {
             return Leads::Somewhere;
         }
         // By jumps: a tail call, or a separate part of a function.
