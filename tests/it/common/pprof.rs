@@ -312,7 +312,7 @@ impl Pprof {
         self.share(|s| self.frames(s).first().is_some_and(|f| is_function(f, function)))
     }
 
-    /// Percentage of the samples in user code whose leaf is this function. The time in the kernel
+    /// Share of this function among the samples whose leaf is in user code: the time in the kernel
     /// depends on what else runs on the machine.
     pub fn user_share(&self, function: &str) -> f64 {
         let in_user = |s: &Sample| s.locations.first().is_some_and(|leaf| !self.is_kernel(leaf));
