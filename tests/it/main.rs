@@ -51,6 +51,7 @@ mod lock;
 mod lock_libraries;
 mod long_values;
 mod losses;
+mod mapped_files;
 mod names;
 mod pprof_format;
 mod probes;

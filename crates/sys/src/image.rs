@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use std::hash::BuildHasher;
 
@@ -68,7 +69,14 @@ impl Stamp {
     }
 }
 
-fn id_of(m: &Metadata) -> FileId {
+/// True if this is the file that the kernel named by `id` in a mapping; unknown IDs are of any file.
+pub(super) fn is_file(file: &File, metadata: &Metadata, id: FileId) -> bool {
+    // In mappings, overlayfs and btrfs report other IDs than in `stat(2)`.
+    id.inode == 0 || id_of(metadata) == id || mmap::mapped_id(file) == Some(id)
+}
+
+/// ID of a file in its file system.
+pub(super) fn id_of(m: &Metadata) -> FileId {
     FileId { device: m.dev(), inode: m.ino() }
 }
 
@@ -102,9 +110,36 @@ pub struct Image {
     pub pid: i32,
     /// The process that it belongs to; 0 if several processes may share it.
     owner: i32,
-    /// Number of attempts to open it, and the process of the last one.
-    tries: u8,
-    tried: i32,
+    attempts: Attempts,
+}
+
+/// Attempts to open an image.
+#[derive(Clone, Copy, Debug, Default)]
+struct Attempts {
+    number: u8,
+    /// Process of the last one.
+    pid: i32,
+    /// Time of the last one.
+    time: Option<Instant>,
+}
+
+impl Attempts {
+    /// True if another attempt may succeed: through another process, or because time has passed
+    /// and the file may have come back to its path or its addresses.
+    fn may_succeed(&self, pid: i32) -> bool {
+        let wait = FIRST_WAIT * (1 << self.number.min(MAX_TRIES));
+        self.number < MAX_TRIES
+            && (self.pid != pid || self.time.is_none_or(|last| last.elapsed() >= wait))
+    }
+
+    fn add(&mut self, pid: i32) {
+        *self = Attempts { number: self.number + 1, pid, time: Some(Instant::now()) };
+    }
+
+    /// No attempt will follow.
+    fn exhausted() -> Attempts {
+        Attempts { number: MAX_TRIES, ..Attempts::default() }
+    }
 }
 
 /// All images of a recording.
@@ -128,8 +163,11 @@ pub struct Images {
 const MAX_PARENTS: usize = 1 << 16;
 const MAX_ANCESTORS: usize = 4;
 
-/// Most attempts to open a file, each through another process.
+/// Most attempts to open a file.
 const MAX_TRIES: u8 = 16;
+
+/// Time before the second attempt through the same process; each further one waits twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(5);
 
 /// Mapping of the first sample in an image; used to open it.
 #[derive(Clone, Copy, Debug)]
@@ -173,8 +211,7 @@ impl Images {
             state: State::Unseen,
             pid,
             owner,
-            tries: 0,
-            tried: 0,
+            attempts: Attempts::default(),
         };
         let (at, is_own) = self.limits.place(&mut self.images, image);
         if is_own {
@@ -232,8 +269,7 @@ impl Images {
         let image = &mut self.images[id as usize];
         match image.state {
             State::Unseen => {}
-            // Its process may have just ended; another one may still lead to the file.
-            State::Unreadable if image.tries < MAX_TRIES && image.tried != hit.pid => {}
+            State::Unreadable if image.attempts.may_succeed(hit.pid) => {}
             _ => return self.resolve(id),
         }
         if self.lacks() {
@@ -243,7 +279,7 @@ impl Images {
         if let State::Unseen = image.state {
             self.limits.is_hit(image);
         }
-        (image.tries, image.tried) = (image.tries + 1, hit.pid);
+        image.attempts.add(hit.pid);
         let image = &self.images[id as usize];
         let ancestors = std::iter::successors(self.parents.get(&hit.pid), |p| self.parents.get(p));
         let state = open(image, hit, ancestors.take(MAX_ANCESTORS));
@@ -343,8 +379,7 @@ impl Image {
             state: State::Unseen,
             pid: 0,
             owner: 0,
-            tries: 0,
-            tried: 0,
+            attempts: Attempts::default(),
         }
     }
 
@@ -352,7 +387,7 @@ impl Image {
     pub(super) fn unreadable(name: &str) -> Image {
         let path = name.to_owned();
         let state = State::Unreadable;
-        Image { path, state, tries: MAX_TRIES, ..Image::forgotten() }
+        Image { path, state, attempts: Attempts::exhausted(), ..Image::forgotten() }
     }
 
     /// A path under which the file can be opened now, if its own path cannot be used: it was
@@ -391,61 +426,37 @@ fn open<'a>(image: &Image, hit: Hit, ancestors: impl Iterator<Item = &'a i32>) -
     let exact = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
     let exact = || foreign::resolve_link(Path::new(&exact));
     let in_root = |pid: i32| Root::of(pid)?.resolve(Path::new(path), Links::Follow);
-    let of = |found: io::Result<Resolved>, match_by| open_file(found.ok()?, image, match_by);
-    let mut ancestors = ancestors.map(|&pid| of(in_root(pid), MatchBy::Device));
-    of(exact(), MatchBy::Exact)
-        .or_else(|| of(in_root(pid), MatchBy::Inode))
+    let of = |found: io::Result<Resolved>| open_file(found.ok()?, image);
+    let mut ancestors = ancestors.map(|&pid| of(in_root(pid)));
+    of(exact())
+        .or_else(|| of(in_root(pid)))
         .or_else(|| ancestors.find_map(|state| state))
-        .or_else(|| of(foreign::resolve(Path::new(path)), MatchBy::Device))
+        .or_else(|| of(foreign::resolve(Path::new(path))))
         .unwrap_or(State::Unreadable)
 }
 
-/// Identification of a candidate without a build ID.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum MatchBy {
-    /// It is the mapping itself.
-    Exact,
-    /// By path and inode in the process's own mount namespace.
-    Inode,
-    /// In addition, by device: in another namespace, the path may lead to another file system.
-    Device,
-}
-
-/// Opens one candidate; `None` if it is not the mapped file, or cannot be opened.
-fn open_file(found: Resolved, image: &Image, match_by: MatchBy) -> Option<State> {
-    let id = id_of(&found.metadata);
-    let same = image.id.inode == 0 || match_by == MatchBy::Exact || id.inode == image.id.inode;
-    if !same {
-        return None;
-    }
-    // Not a regular file: a device, for example.
+/// Opens one candidate; `None` if it is not the mapped file, or cannot be opened. Another file may be
+/// at its path, or mapped at its addresses, by now.
+fn open_file(found: Resolved, image: &Image) -> Option<State> {
+    // The kernel names a file by its build ID, if it has one.
+    let by_build_id = !image.kernel_build_id.is_empty();
     if !found.metadata.is_file() {
-        return Some(State::Anonymous);
+        // A device, for example.
+        let same = [FileId::default(), id_of(&found.metadata)].contains(&image.id);
+        return (same && !by_build_id).then_some(State::Anonymous);
     }
     let file = found.open().ok()?;
-    let Ok(map) = mmap::map(&file) else { return Some(State::Anonymous) };
-    // In mappings, overlayfs and btrfs report other devices than in `stat(2)`.
-    if match_by == MatchBy::Device
-        && image.id.inode != 0
-        && id != image.id
-        && mapped_id(map.as_ptr() as u64) != Some(image.id)
-    {
+    if !is_file(&file, &found.metadata, image.id) {
         return None;
     }
-    let state = loaded(Bytes::File(map), Some(file), Stamp::of(&found.metadata));
+    let state = match mmap::map(&file) {
+        Ok(map) => loaded(Bytes::File(map), Some(file), Stamp::of(&found.metadata)),
+        Err(_) => State::Anonymous,
+    };
     match &state {
-        State::Elf(l) if match_by != MatchBy::Exact && !image.build_id.is_empty() => {
-            (l.elf.build_id == image.build_id).then_some(state)
-        }
-        _ => Some(state),
+        State::Elf(l) if by_build_id => (l.elf.build_id == image.kernel_build_id).then_some(state),
+        _ => (!by_build_id).then_some(state),
     }
-}
-
-/// ID of the file that prof has mapped at this address, from the kernel.
-fn mapped_id(address: u64) -> Option<FileId> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let mut lines = maps.lines().filter_map(super::maps::parse_line);
-    lines.find(|l| (l.start..l.end).contains(&address)).map(|l| l.file)
 }
 
 fn loaded(bytes: Bytes, file: Option<File>, stamp: Stamp) -> State {

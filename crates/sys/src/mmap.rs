@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use memmap2::{Mmap, MmapOptions};
 
 use super::{arch, maps};
+use crate::record::FileId;
 
 thread_local! {
     /// Number of pages that this thread read as zeros. It needs no destructor, so a signal handler
@@ -46,6 +47,16 @@ pub fn map(file: &File) -> io::Result<Mmap> {
     // SAFETY: the file is only read. If it is truncated, it reads as zeros (see
     // `outlive_cut_files`).
     unsafe { Mmap::map(file) }
+}
+
+/// ID that the kernel reports for mappings of this file.
+pub fn mapped_id(file: &File) -> Option<FileId> {
+    // SAFETY: as for `map`; nothing is read.
+    let page = unsafe { MmapOptions::new().len(1).map(file) }.ok()?;
+    let address = page.as_ptr() as u64;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let mut lines = maps.lines().filter_map(maps::parse_line);
+    lines.find(|l| (l.start..l.end).contains(&address)).map(|l| l.file)
 }
 
 /// The same for a file that cannot be mapped shared, such as the kernel's in `/sys/kernel/btf`.

@@ -56,12 +56,23 @@ fn another_file_of_the_same_name_is_not_taken_for_it() {
 }
 
 #[test]
-fn a_file_that_one_process_does_not_lead_to_is_tried_through_the_next() {
+fn another_file_at_the_addresses_is_not_taken_for_it() {
     let (hit, exe, id) = own_hit();
-    assert_eq!(mapped_id(hit.start), Some(id));
+    let other = FileId { inode: id.inode + 1, ..id };
+    for (build_id, id) in [(&[1, 2, 3][..], NONE), (&[], other)] {
+        let mut images = Images::default();
+        let image = images.intern(hit.pid, &exe, build_id, id);
+        images.load(image, hit);
+        assert!(matches!(images.get(image).state, State::Unreadable), "{id:?}");
+    }
+}
+
+#[test]
+fn a_file_that_one_process_does_not_lead_to_is_tried_through_the_next() {
+    let (hit, _, id) = own_hit();
     let mut images = Images::default();
-    // A device without files, as with overlayfs: the path alone is not enough.
-    let image = images.intern(1, &exe, &[], FileId { device: id.device + 1, ..id });
+    // Only the addresses lead to it.
+    let image = images.intern(1, "/removed", &[], id);
     for gone in 0..2 {
         images.load(image, Hit { pid: i32::MAX - gone, start: 0, end: 0 });
         assert!(matches!(images.get(image).state, State::Unreadable));
@@ -69,6 +80,19 @@ fn a_file_that_one_process_does_not_lead_to_is_tried_through_the_next() {
     images.load(image, hit);
     assert!(matches!(images.get(image).state, State::Elf(_)));
     assert!(!images.get(image).has_changed());
+}
+
+#[test]
+fn a_file_that_has_come_back_is_tried_again_after_a_while() {
+    let (hit, _, id) = own_hit();
+    let mut images = Images::default();
+    let image = images.intern(hit.pid, "/removed", &[], id);
+    images.load(image, Hit { start: 0, end: 0, ..hit });
+    assert!(!images.get(image).attempts.may_succeed(hit.pid));
+    let last = &mut images.images[image as usize].attempts.time;
+    *last = last.and_then(|time| time.checked_sub(Duration::from_secs(1)));
+    images.load(image, hit);
+    assert!(matches!(images.get(image).state, State::Elf(_)));
 }
 
 #[test]

@@ -8,8 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::file_names::{number_of_dump, number_of_map};
 use super::{Made, jitdump, perf_map};
-use crate::foreign::{self, Links, Root};
+use crate::foreign::{self, Links, Resolved, Root};
+use crate::image;
 use crate::os;
+use crate::record::FileId;
 use crate::{binaries, procfs};
 
 /// Most bytes of a file that are read at a time; code in larger additions counts as unknown.
@@ -245,6 +247,21 @@ impl Read for FileReader<'_> {
     }
 }
 
+/// The mapping by which a compiler announces its jitdump.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DumpMapping<'a> {
+    /// Process.
+    pub pid: i32,
+    /// First address.
+    pub start: u64,
+    /// First address after it.
+    pub end: u64,
+    /// Path in the process's mount namespace.
+    pub path: &'a str,
+    /// The mapped file.
+    pub id: FileId,
+}
+
 /// The file at the path of a perf map.
 pub(super) enum PerfMapFile {
     /// A map of this process.
@@ -255,14 +272,22 @@ pub(super) enum PerfMapFile {
     Nothing,
 }
 
-/// The jitdump file that a process has mapped.
-pub(super) fn open_dump(pid: i32, start: u64, end: u64, path: &str) -> Option<File> {
+/// The jitdump file that a process has mapped. Another file may be mapped at these addresses, or be
+/// at this path, by now.
+pub(super) fn open_dump(dump: &DumpMapping<'_>) -> Option<File> {
+    let DumpMapping { pid, start, end, path, id } = *dump;
     // This leads to the mapped file itself; no other user can place links there.
     let exact = Path::new("/proc").join(format!("{pid}/map_files/{start:x}-{end:x}"));
-    let exact = foreign::resolve_link(&exact).and_then(|found| found.open());
     let path = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
-    let named = |root: io::Result<Root>| root?.open(path, Links::Refuse);
-    exact.or_else(|_| named(Root::of(pid))).or_else(|_| named(Root::at(Path::new("/")))).ok()
+    let named = |root: io::Result<Root>| root?.resolve(path, Links::Refuse);
+    let open = |found: io::Result<Resolved>| {
+        let found = found.ok()?;
+        let file = found.open().ok()?;
+        image::is_file(&file, &found.metadata, id).then_some(file)
+    };
+    open(foreign::resolve_link(&exact))
+        .or_else(|| open(named(Root::of(pid))))
+        .or_else(|| open(named(Root::at(Path::new("/")))))
 }
 
 /// `/tmp/perf-PID.map` of a process, with its own `/tmp` and PID; else the one that tools write for
@@ -339,6 +364,20 @@ mod tests {
             Changes::New(made) => Some(made.iter().map(|m| m.start).collect()),
             Changes::Unread { .. } => None,
         }
+    }
+
+    #[test]
+    fn another_file_at_the_path_of_a_jitdump_is_not_taken_for_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        let id = image::id_of(&file.as_file().metadata().unwrap());
+        let opens = |id| {
+            let pid = std::process::id() as i32;
+            open_dump(&DumpMapping { pid, start: 0, end: 0, path, id }).is_some()
+        };
+        assert!(opens(id) && opens(FileId::default()));
+        assert!(!opens(FileId { inode: id.inode + 1, ..id }));
+        assert!(!opens(FileId { device: id.device + 1, ..id }));
     }
 
     #[test]

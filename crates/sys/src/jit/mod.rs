@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use files::{Changes, MAX_OF_ALL, PerfMapFile, open_dump, open_perf_map};
+use files::{Changes, DumpMapping, MAX_OF_ALL, PerfMapFile, open_dump, open_perf_map};
 pub use files::{Clock, FileReader, SizeMark, Sources, is_as_recorded};
 
 use super::maps::MapsLine;
@@ -127,22 +127,25 @@ impl Jit {
     pub fn mapped(&mut self, mmap: &Mmap<'_>) {
         if number_of_dump(mmap.path).is_some() {
             let path = String::from_utf8_lossy(mmap.path);
-            self.dump(mmap.pid, mmap.start, mmap.start.saturating_add(mmap.len), &path);
+            let end = mmap.start.saturating_add(mmap.len);
+            let Mmap { pid, start, file: id, .. } = *mmap;
+            self.dump(&DumpMapping { pid, start, end, path: &path, id });
         }
     }
 
     /// The same for a mapping that existed before the recording.
     pub fn found(&mut self, pid: i32, line: &MapsLine<'_>) {
         if number_of_dump(line.path.as_bytes()).is_some() {
-            self.dump(pid, line.start, line.end, line.path);
+            let MapsLine { start, end, path, file: id, .. } = *line;
+            self.dump(&DumpMapping { pid, start, end, path, id });
         }
     }
 
-    fn dump(&mut self, pid: i32, start: u64, end: u64, path: &str) {
-        if let Some(file) = open_dump(pid, start, end, path)
-            && let Some(program) = self.program(pid)
+    fn dump(&mut self, dump: &DumpMapping<'_>) {
+        if let Some(file) = open_dump(dump)
+            && let Some(program) = self.program(dump.pid)
         {
-            self.programs[program as usize].sources.set_dump(file, path);
+            self.programs[program as usize].sources.set_dump(file, dump.path);
             // The next sample may come much later.
             self.read_changes_of(program, &mut MAX_OF_ALL.clone());
         }
