@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 
 use super::StackMethod;
 pub use bpf_frames::BpfFrames;
-pub use extrapolation::{ColumnSums, Extrapolated, Shares};
+pub use extrapolation::{ColumnSums, Extrapolated, SampledSums, Shares};
 pub use into_profile::Aggregated;
 use kernel_code::KernelCode;
 use labels::{Keys, LabelCache};

@@ -62,6 +62,7 @@ mod record_output;
 mod record_refused;
 mod record_targets;
 mod record_window;
+mod renamed_threads;
 mod report;
 mod run_time_code;
 mod shapes;

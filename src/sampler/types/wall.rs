@@ -164,8 +164,8 @@ impl ProfileType for Wall {
                 maker.make_stack(sample);
                 let time = bpf.runs(sample.thread()).then_some(weight);
                 let ran = self.add_running(maker, sample.thread(), time);
-                if let (Some(Ran { labels, nanos }), WallSource::Bpf(bpf)) = (ran, &mut self.way) {
-                    bpf.sums.add(labels, 0, nanos);
+                if let (Some(ran), WallSource::Bpf(bpf)) = (ran, &mut self.way) {
+                    bpf.ran(sample.thread(), &ran);
                 }
             }
             (0, WallSource::Switches(switches)) => {
@@ -231,23 +231,12 @@ struct StateSums {
 }
 
 impl StateSums {
-    /// Adds nanoseconds to the known sum and to the sum of the samples.
-    fn add(&mut self, labels: LabelSetId, all: i64, sampled: i64) {
+    /// Adds the known sum of samples with these labels, and the sums of the samples.
+    fn add(&mut self, labels: LabelSetId, sum: ColumnSums) {
         let known = self.sums.entry(labels).or_default();
-        known.all += all;
-        known.exact = known.exact.saturating_add(sampled);
-    }
-
-    /// Adds an extrapolated value; returns the labels for its sample.
-    fn add_estimate(
-        &mut self,
-        maker: &mut StackMaker,
-        labels: LabelSetId,
-        nanos: i64,
-    ) -> LabelSetId {
-        let known = self.sums.entry(labels).or_default();
-        known.estimated = known.estimated.saturating_add(nanos);
-        self.extrapolated.labels(maker, labels)
+        known.all = known.all.saturating_add(sum.all);
+        known.exact = known.exact.saturating_add(sum.exact);
+        known.estimated = known.estimated.saturating_add(sum.estimated);
     }
 
     /// Scales the samples of waits, of which only some were taken, to the total time.

@@ -8,7 +8,7 @@ use super::open_pairs::OpenPairs;
 use crate::sampler::bpf::extrapolate;
 use crate::sampler::bpf::syscalls::{CallSum, MAX_SUMS, OpenCall, SyscallProgram, TimedCall};
 use crate::sampler::stack_maker::{
-    ColumnSums, Extrapolated, NOT_SAMPLED, PendingStack, Shares, StackMaker,
+    ColumnSums, Extrapolated, NOT_SAMPLED, PendingStack, SampledSums, Shares, StackMaker,
 };
 use profile::LabelSetId;
 use sys::record::Sample;
@@ -25,9 +25,8 @@ struct CallSort {
 /// The sampled calls.
 #[derive(Default)]
 pub struct TimedCalls {
-    labels: FxHashMap<CallSort, LabelSetId>,
-    /// Sums of count and nanoseconds, by labels.
-    sums: FxHashMap<LabelSetId, [ColumnSums; 2]>,
+    /// Sums of count and nanoseconds of the samples of each sort.
+    sampled: FxHashMap<CallSort, SampledSums<2>>,
     extrapolated: Extrapolated,
     /// The fraction that remains when counts are rounded down.
     rest: f64,
@@ -48,12 +47,11 @@ impl TimedCalls {
         let thread = sample.thread();
         let added = self.add(maker, pairs, &stack, thread, call, tags);
         pairs.recycle(stack);
-        if self.labels.len() >= MAX_SUMS as usize {
+        let sort = CallSort { tid: thread.tid, object: call.object, kind: call.kind };
+        if self.sampled.len() >= MAX_SUMS as usize && !self.sampled.contains_key(&sort) {
             return;
         }
-        let sort = CallSort { tid: thread.tid, object: call.object, kind: call.kind };
-        self.labels.insert(sort, added.labels);
-        let sums = self.sums.entry(added.labels).or_default();
+        let sums = self.sampled.entry(sort).or_default().of(added.labels);
         for (known, value) in sums.iter_mut().zip(added.values) {
             *(if added.is_estimate { &mut known.estimated } else { &mut known.exact }) += value;
         }
@@ -114,11 +112,19 @@ impl TimedCalls {
         sums: Vec<CallSum>,
         tags_of: &impl Fn(&TimedCall) -> Tags,
     ) {
+        let mut by_labels: FxHashMap<LabelSetId, [ColumnSums; 2]> = FxHashMap::default();
+        let mut add = |labels, sums: [ColumnSums; 2]| {
+            let known = by_labels.entry(labels).or_default();
+            for (known, sum) in known.iter_mut().zip(sums) {
+                known.all += sum.all;
+                known.exact += sum.exact;
+                known.estimated += sum.estimated;
+            }
+        };
         for CallSum { pid, tid, object, kind, count, nanos } in sums {
             let all = [count, nanos].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
-            if let Some(labels) = self.labels.get(&CallSort { tid, object, kind }) {
-                let sums = self.sums.get_mut(labels).expect("sampled calls have sums");
-                sums.iter_mut().zip(all).for_each(|(known, all)| known.all += all);
+            if let Some(sampled) = self.sampled.remove(&CallSort { tid, object, kind }) {
+                sampled.split(all, &mut add);
                 continue;
             }
             let call = TimedCall { object, kind, lasted: nanos, again: false, interval: 0 };
@@ -127,11 +133,12 @@ impl TimedCalls {
             let values = pairs.columns(0, &all);
             pairs.add(maker, &stack, thread, &tags_of(&call), &values);
         }
+        // Calls for which there was no room have no sum.
+        self.sampled.drain().for_each(|(_, sampled)| sampled.keep(&mut add));
         let values = pairs.columns(0, &[0, 0]);
         for (i, &(column, _)) in values.as_slice()[1..].iter().enumerate() {
             let mut shares = Shares::default();
-            // Calls for which there was no room have no sum.
-            for (&labels, known) in self.sums.iter().filter(|(_, known)| known[1].all > 0) {
+            for (&labels, known) in &by_labels {
                 self.extrapolated.share(&mut shares, labels, known[i]);
             }
             maker.scale_later(column, shares);

@@ -4,13 +4,13 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{ExitedThreads, SHORT, Spec, StackOr, StateSums, add, software_event};
+use super::{ExitedThreads, Ran, SHORT, Spec, StackOr, StateSums, add, software_event};
 use crate::sampler::EventSpec;
 use crate::sampler::bpf::sched::{LastState, Sums, ThreadTimes, TimedWait};
-use crate::sampler::stack_maker::{NOT_SAMPLED, PendingStack, StackMaker};
+use crate::sampler::stack_maker::{ColumnSums, NOT_SAMPLED, PendingStack, SampledSums, StackMaker};
 use crate::sampler::types::TypeEvent;
 use perf_event_open_sys::bindings as abi;
-use profile::ThreadState;
+use profile::{LabelSetId, ThreadState};
 use sys::record::{Record, Sample};
 use sys::{ThreadId, procfs};
 
@@ -36,6 +36,8 @@ struct BpfThread {
     ran: bool,
     /// The stack of its last wait.
     off: PendingStack,
+    /// Its samples in each state.
+    sampled: [SampledSums<1>; ThreadState::ALL.len()],
 }
 
 /// Wall time of all threads.
@@ -56,6 +58,22 @@ impl FromBpf {
             self.threads.entry(thread.tid).or_default().ran = true;
         }
         counts
+    }
+
+    /// A sample on a CPU was added.
+    pub fn ran(&mut self, thread: ThreadId, ran: &Ran) {
+        self.sampled(thread, ThreadState::Running, ran.labels).exact += ran.nanos;
+    }
+
+    fn sampled(
+        &mut self,
+        thread: ThreadId,
+        state: ThreadState,
+        labels: LabelSetId,
+    ) -> &mut ColumnSums {
+        let thread = self.threads.entry(thread.tid).or_default();
+        let [sum] = thread.sampled[state as usize].of(labels);
+        sum
     }
 
     /// Handles a record of a program.
@@ -91,7 +109,7 @@ impl FromBpf {
             }
             Record::Exit { tid, .. } => {
                 self.exited.exited(tid);
-                self.threads.remove(&tid);
+                self.forget(tid);
             }
             _ => {}
         }
@@ -131,6 +149,8 @@ impl FromBpf {
             }
             self.settle(spec, maker, &times);
         }
+        let unsettled: Vec<i32> = self.threads.keys().copied().collect();
+        unsettled.into_iter().for_each(|tid| self.forget(tid));
     }
 
     /// Adds a wait by its stack.
@@ -151,7 +171,8 @@ impl FromBpf {
             }
             if lasted < wait.interval {
                 let labels = maker.labels_in_state(thread, Some(state));
-                let own = self.sums.add_estimate(maker, labels, nanos);
+                self.sampled(thread, state, labels).estimated += nanos;
+                let own = self.sums.extrapolated.labels(maker, labels);
                 add(maker, stack, own, spec.column, nanos);
             } else {
                 self.add_exact(spec, maker, thread, state, stack, nanos);
@@ -169,7 +190,7 @@ impl FromBpf {
         nanos: i64,
     ) {
         let labels = maker.labels_in_state(thread, Some(state));
-        self.sums.add(labels, 0, nanos);
+        self.sampled(thread, state, labels).exact += nanos;
         add(maker, stack, labels, spec.column, nanos);
     }
 
@@ -178,16 +199,28 @@ impl FromBpf {
         let ThreadTimes { thread: id, all } = *times;
         let nanos = all.map(|nanos| i64::try_from(nanos).unwrap_or(i64::MAX));
         let skipped = usize::from(!spec.running);
-        let thread = self.threads.remove(&id.tid).unwrap_or_default();
+        let thread = self.threads.entry(id.tid).or_default();
         if spec.running && !thread.ran && nanos[0] > 0 {
             // It ran for less than a period, and stopped in an unknown stack.
-            let stack = if thread.off.is_empty() { Err(NOT_SAMPLED) } else { Ok(&thread.off) };
+            let off = std::mem::take(&mut thread.off);
+            let stack = if off.is_empty() { Err(NOT_SAMPLED) } else { Ok(&off) };
             self.add_exact(spec, maker, id, ThreadState::Running, stack, nanos[0]);
         }
-        let by_state = ThreadState::ALL.into_iter().zip(nanos).skip(skipped);
-        for (state, nanos) in by_state.filter(|&(_, nanos)| nanos > 0) {
-            let labels = maker.labels_in_state(id, Some(state));
-            self.sums.add(labels, nanos, 0);
+        let sampled = self.threads.remove(&id.tid).unwrap_or_default().sampled;
+        let states = ThreadState::ALL.into_iter().zip(nanos).zip(sampled).skip(skipped);
+        for ((state, nanos), mut sampled) in states.filter(|((_, nanos), _)| *nanos > 0) {
+            if sampled.is_empty() {
+                sampled.of(maker.labels_in_state(id, Some(state)));
+            }
+            sampled.split([nanos], |labels, [sum]| self.sums.add(labels, sum));
+        }
+    }
+
+    /// Forgets a thread; samples of it whose sums are missing stay as they are.
+    fn forget(&mut self, tid: i32) {
+        let thread = self.threads.remove(&tid).unwrap_or_default();
+        for sampled in thread.sampled {
+            sampled.keep(|labels, [sum]| self.sums.add(labels, sum));
         }
     }
 }

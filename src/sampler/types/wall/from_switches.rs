@@ -11,7 +11,7 @@ use super::{ExitedThreads, SHORT, Spec, StateSums, add, software_event};
 use crate::sampler::events::{EventKind, Overload};
 use crate::sampler::notes::TypeNote;
 use crate::sampler::permissions::{Wanted, refusal};
-use crate::sampler::stack_maker::{NOT_SAMPLED, PendingStack, StackMaker};
+use crate::sampler::stack_maker::{ColumnSums, NOT_SAMPLED, PendingStack, StackMaker};
 use crate::sampler::tracepoint::{Field, Tracepoint};
 use crate::sampler::types::{EventTrial, TypeEvent};
 use crate::sampler::{EventSpec, thread_state};
@@ -341,14 +341,16 @@ impl FromSwitches {
         let labels = maker.labels_in_state(ThreadId { pid: thread.pid, tid }, Some(state));
         if let Some(why) = without_stack {
             maker.add_without_stack(why, labels, &[(spec.column, nanos)]);
-            return self.sums.add(labels, nanos, nanos);
+            let exact = ColumnSums { all: nanos, exact: nanos, estimated: 0 };
+            return self.sums.add(labels, exact);
         }
         let times = if thread.known { thread.times } else { i64::from(looked_up) };
         let extrapolated = nanos.saturating_mul(times);
         if extrapolated > 0 {
             maker.add_pending(&thread.off, labels, &[(spec.column, extrapolated)]);
         }
-        self.sums.add(labels, nanos, extrapolated);
+        let sum = ColumnSums { all: nanos, exact: extrapolated, estimated: 0 };
+        self.sums.add(labels, sum);
     }
 
     /// Reads the stacks of some of the threads that have waited for long with an unknown stack,
