@@ -40,6 +40,22 @@ fn parking_lot_locks_are_classified_with_their_holders() {
     out.says(&[" at condition variables"]);
 }
 
+/// node's inspector waits for a signal, at a semaphore.
+#[test]
+fn nodes_idle_threads_are_no_contention() {
+    if !needs_tracefs() || !needs(&["node"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let script = "setTimeout(() => {}, 500)";
+    let out = Prof::new(&dir, "record -T lock").target("node", "-e").arg(script).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let semaphores: Vec<_> = p.samples.iter().filter(|s| label(s, "kind") == "semaphore").collect();
+    let frames = semaphores.iter().map(|s| p.frames(s));
+    assert!(semaphores.is_empty(), "{:?}: {}", frames.collect::<Vec<_>>(), out.stderr);
+    out.says(&[" at parked threads"]);
+}
+
 /// Two threads that compute: one of them waits for the global lock at any time. Debian's Python has
 /// no names of the functions that take it.
 #[test]

@@ -1,7 +1,8 @@
 //! Functions that wait for locks or for other things, and functions that release locks.
 //!
 //! The names are those of glibc and musl, of Rust's standard library and parking_lot, of C++'s
-//! standard library and Abseil, of libgomp, and of the run times of Go, Java and Python.
+//! standard library and Abseil, of libgomp, GLib and oneTBB, and of the run times of Go, Java, node,
+//! Mono and Python.
 
 /// Role of a thread in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +66,10 @@ const WAITING: &[(&str, WaitRule)] = &[
     ("gomp_team_barrier", BARRIER),
     ("gomp_simple_barrier", BARRIER),
     ("gomp_thread_start", PARKED),
+    ("g_cond_wait", CONDITION),
+    ("g_mutex_lock", MUTEX),
+    ("g_rec_mutex_lock", MUTEX),
+    ("g_rw_lock_", RWLOCK),
     ("runtime.lock", MUTEX),
     ("runtime.note", PARKED),
     ("runtime.mPark", PARKED),
@@ -95,6 +100,7 @@ const WAITING_IN: &[(&str, WaitRule)] = &[
     ("Thread::park", PARKED),
     // parking_lot's ThreadParker implements its locks.
     ("::Parker::", PARKED),
+    ("rml::private_worker::", PARKED),
     ("sync::mpmc::", CHANNEL),
     ("sync::mpsc::", CHANNEL),
     ("crossbeam_channel::", CHANNEL),
@@ -123,6 +129,13 @@ const WAITING_BEHIND_SEMAPHORE: &[(&str, WaitRule)] = &[
     ("WorkerThread::run", PARKED),
     ("ConcurrentGCThread::run", PARKED),
     ("signal_thread_entry", PARKED),
+    // node: the inspector's thread waits for a signal, others for the start of a thread.
+    ("StartIoThreadMain", PARKED),
+    ("DelayedTaskScheduler::", PARKED),
+    ("WorkerThreadsTaskRunner", PARKED),
+    ("uv_thread_create", PARKED),
+    // Mono.
+    ("finalizer_thread", PARKED),
 ];
 
 /// C functions that release locks.
@@ -139,6 +152,11 @@ const RELEASING: &[(&str, WaitRule)] = &[
     ("pthread_barrier_wait", BARRIER),
     ("gomp_mutex_unlock", MUTEX),
     ("gomp_sem_post", SEMAPHORE),
+    ("g_cond_signal", CONDITION),
+    ("g_cond_broadcast", CONDITION),
+    ("g_mutex_unlock", MUTEX),
+    ("g_rec_mutex_unlock", MUTEX),
+    ("g_rw_lock_", RWLOCK),
     ("gomp_", BARRIER),
     ("runtime.unlock", MUTEX),
     ("runtime.note", PARKED),

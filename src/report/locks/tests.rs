@@ -22,6 +22,9 @@ fn functions_of_libraries_have_rules() {
         Some(WaitRule::Other(what)) => what,
         rule => panic!("{name}: {rule:?}"),
     };
+    assert_eq!(waits("g_mutex_lock_slowpath"), LOCK);
+    assert_eq!(other("g_cond_wait_until"), "condition variables");
+    assert_eq!(other("tbb::detail::r1::rml::private_worker::run"), "parked threads");
     assert_eq!(other("___pthread_cond_wait"), "condition variables");
     assert_eq!(other("__pthread_clockjoin_ex"), "joins");
     assert_eq!(other("runtime.notesleep"), "parked threads");
