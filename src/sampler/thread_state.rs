@@ -6,6 +6,8 @@ use profile::ThreadState;
 pub const INTERRUPTIBLE: u64 = 1;
 /// See [`INTERRUPTIBLE`].
 pub const UNINTERRUPTIBLE: u64 = 2;
+/// `TASK_NOLOAD`: with [`UNINTERRUPTIBLE`], an idle thread of the kernel (`TASK_IDLE`).
+pub const NO_LOAD: u64 = 0x400;
 /// `__TASK_STOPPED` and `__TASK_TRACED`.
 pub const STOPPED: u64 = 4 | 8;
 
@@ -18,7 +20,7 @@ pub fn of_bits(bits: u64) -> ThreadState {
         _ if bits & PREEMPTED != 0 => ThreadState::Runnable,
         _ if bits & STOPPED != 0 => ThreadState::Stopped,
         _ if bits & INTERRUPTIBLE != 0 => ThreadState::Sleeping,
-        _ if bits & UNINTERRUPTIBLE != 0 => ThreadState::Uninterruptible,
+        _ if bits & (UNINTERRUPTIBLE | NO_LOAD) == UNINTERRUPTIBLE => ThreadState::Uninterruptible,
         _ => ThreadState::Sleeping,
     }
 }
@@ -46,8 +48,16 @@ mod tests {
             assert_eq!(of_bits(bits), state);
             assert_eq!(of_letter(letter), state);
         }
-        // Preempted while it was about to sleep; an idle kernel thread.
+        // Preempted while it was about to sleep.
         assert_eq!(of_bits(0x101), Runnable);
-        assert_eq!(of_bits(0x402), Uninterruptible);
+    }
+
+    #[test]
+    fn idle_threads_of_the_kernel_sleep() {
+        // As the kernel has it, and as `sched:sched_switch` does.
+        for bits in [0x402, 0x80] {
+            assert_eq!(of_bits(bits), ThreadState::Sleeping);
+        }
+        assert_eq!(of_letter('I'), ThreadState::Sleeping);
     }
 }

@@ -157,6 +157,26 @@ fn a_thread_that_execs_keeps_its_time() {
     assert!((0.25f64..duration - 0.35).contains(&other), "{other} of {duration}: {by_thread:?}");
 }
 
+/// The kernel's threads without work wait uninterruptibly, but for no disk: `I` in
+/// `/proc/PID/stat`.
+#[test]
+fn idle_kernel_threads_sleep() {
+    if !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    Prof::new(&dir, "record -a -T wall -d 1s").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    // It waits for other threads only.
+    let of_rcu = |state: &str| {
+        seconds(&p, |s| {
+            ["rcu_preempt", "rcu_sched"].contains(&label(s, "thread")) && label(s, "state") == state
+        })
+    };
+    assert!(of_rcu("sleeping") > 0.5, "{:?}", p.label_values("thread"));
+    assert_eq!(of_rcu("disk"), 0.0);
+}
+
 #[test]
 fn off_cpu_alone_sums_up_short_waits() {
     let dir = temp_dir();

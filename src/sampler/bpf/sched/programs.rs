@@ -12,6 +12,7 @@ use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 /// Bits of `task_struct.__state`.
 const INTERRUPTIBLE: i32 = thread_state::INTERRUPTIBLE as i32;
 const UNINTERRUPTIBLE: i32 = thread_state::UNINTERRUPTIBLE as i32;
+const NO_LOAD: i32 = thread_state::NO_LOAD as i32;
 const STOPPED: i32 = thread_state::STOPPED as i32;
 /// `PF_EXITING` of `task_struct.flags`.
 const EXITING: i32 = 4;
@@ -92,11 +93,11 @@ impl WaitPrograms<'_> {
         c.op_value(AluOp::And, R1, 0xff);
         c.jump_if_value(If::Differ, R1, 0, set);
         c.load(AccessSize::Long, R1, R6, 24);
-        c.op_value(AluOp::And, R1, STOPPED | INTERRUPTIBLE | UNINTERRUPTIBLE);
+        c.op_value(AluOp::And, R1, STOPPED | INTERRUPTIBLE | UNINTERRUPTIBLE | NO_LOAD);
         c.jump_if_value(If::Equal, R1, 0, set);
         c.jump_if_value(If::Both, R1, STOPPED, stopped);
         c.op_value(AluOp::Mov, R2, ThreadState::Sleeping as i32);
-        c.jump_if_value(If::Both, R1, INTERRUPTIBLE, set);
+        c.jump_if_value(If::Both, R1, INTERRUPTIBLE | NO_LOAD, set);
         c.jump(disk);
         c.put(stopped);
         c.op_value(AluOp::Mov, R2, ThreadState::Stopped as i32);
