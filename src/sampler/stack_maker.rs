@@ -15,7 +15,7 @@ mod sleeper;
 mod stack;
 mod take_part;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
@@ -28,7 +28,7 @@ use labels::{Keys, LabelCache};
 pub use pending_stack::{NOT_SAMPLED, PendingStack};
 use prepare::{Prepared, Walked};
 use profile::{Builder, Column, LabelSetId, LocationId, MappingId, Truncation};
-use sys::image::State;
+use sys::image::{NotOpened, State};
 use sys::record::{Record, Sample};
 use sys::{ThreadId, processes::ProcessTable, procfs};
 use unwind::{self, Frame, StackEnd, Unwinder};
@@ -239,6 +239,21 @@ impl StackMaker {
     pub fn over_budget(&self) -> Vec<String> {
         let images: BTreeSet<u32> = self.unwinder.over_budget().collect();
         images.into_iter().map(|image| self.table.images.get(image).path.clone()).collect()
+    }
+
+    /// Binaries with frames in the profile that could not be opened, by the reasons that a user can
+    /// mend.
+    pub fn not_opened(&self) -> BTreeMap<NotOpened, Vec<String>> {
+        let mut by_reason: BTreeMap<NotOpened, Vec<String>> = BTreeMap::new();
+        let seen = self.mappings.iter().enumerate().filter(|(_, slots)| !slots.is_empty());
+        for image in seen.map(|(image, _)| self.table.images.get(image as u32)) {
+            if let State::Unreadable(why) = image.state
+                && !matches!(why, NotOpened::Gone | NotOpened::Replaced | NotOpened::TooMany)
+            {
+                by_reason.entry(why).or_default().push(image.path.clone());
+            }
+        }
+        by_reason
     }
 
     /// Binaries with frames in the profile but without unwind information.

@@ -12,6 +12,10 @@ pub enum Truncation {
     DumpTooSmall,
     /// The kernel could not copy any of the stack.
     Unreadable,
+    /// The binary could not be opened.
+    NotOpened,
+    /// Another binary was at its path and its addresses when it was to be opened.
+    Replaced,
     /// The binary has no unwind information, and its frames could not be derived from its code.
     NoUnwindInfo,
     /// The binary has unwind information, but none for this code (mostly assembly).
@@ -49,10 +53,12 @@ const FRAME: &str = "[truncated: ";
 
 impl Truncation {
     /// All of them.
-    pub const ALL: [Truncation; 17] = [
+    pub const ALL: [Truncation; 19] = [
         Truncation::SmallDump,
         Truncation::DumpTooSmall,
         Truncation::Unreadable,
+        Truncation::NotOpened,
+        Truncation::Replaced,
         Truncation::NoUnwindInfo,
         Truncation::Uncovered,
         Truncation::NotAnalysed,
@@ -75,6 +81,8 @@ impl Truncation {
             Truncation::SmallDump => "dump smaller than 65528 bytes",
             Truncation::DumpTooSmall => "dump too small",
             Truncation::Unreadable => "stack not readable",
+            Truncation::NotOpened => "binary could not be opened",
+            Truncation::Replaced => "binary replaced",
             Truncation::NoUnwindInfo => "no unwind information",
             Truncation::Uncovered => "no unwind information for this address",
             Truncation::NotAnalysed => "code not analysed in time",

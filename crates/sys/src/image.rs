@@ -3,9 +3,10 @@
 
 #![allow(unsafe_code)]
 
+mod open;
+
 use std::cell::Cell;
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,10 +19,12 @@ use memmap2::Mmap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::elf::Elf;
-use super::foreign::{self, Links, Resolved, Root};
+use super::foreign::{self, Resolved};
 use super::image_limits::{ANONYMOUS, ImageLimits};
-use super::mmap;
+use super::os;
 use crate::record::FileId;
+pub use open::NotOpened;
+pub(super) use open::{id_of, is_file};
 
 /// Bytes of an image.
 pub enum Bytes {
@@ -48,7 +51,8 @@ pub struct Loaded {
     pub elf: Elf,
     /// Its bytes.
     pub bytes: Arc<Bytes>,
-    /// Kept open so that symbols can be read after its name is removed or reused.
+    /// Kept open so that symbols can be read after its name is removed or reused; if descriptors are
+    /// scarce, only its bytes are.
     file: Option<File>,
     /// Identity and times of `file` when it was opened.
     stamp: Stamp,
@@ -69,17 +73,6 @@ impl Stamp {
     }
 }
 
-/// True if this is the file that the kernel named by `id` in a mapping; unknown IDs are of any file.
-pub(super) fn is_file(file: &File, metadata: &Metadata, id: FileId) -> bool {
-    // In mappings, overlayfs and btrfs report other IDs than in `stat(2)`.
-    id.inode == 0 || id_of(metadata) == id || mmap::mapped_id(file) == Some(id)
-}
-
-/// ID of a file in its file system.
-pub(super) fn id_of(m: &Metadata) -> FileId {
-    FileId { device: m.dev(), inode: m.ino() }
-}
-
 /// Result of opening an image.
 pub enum State {
     /// Not opened yet.
@@ -88,8 +81,8 @@ pub enum State {
     Elf(Box<Loaded>),
     /// Memory without a file, or a file that is not ELF: code made at run time.
     Anonymous,
-    /// It could not be opened (its process has ended, or permission is missing).
-    Unreadable,
+    /// It could not be opened.
+    Unreadable(NotOpened),
     /// The same file as another image.
     Same(u32),
 }
@@ -153,6 +146,8 @@ pub struct Images {
     /// Parent of each process: it mostly sees the same files, and outlives its child.
     parents: FxHashMap<i32, i32>,
     limits: ImageLimits,
+    /// Files that may be kept open, if known yet.
+    spare_files: Option<usize>,
     /// No file is opened.
     closed: bool,
     /// A file was needed that was not opened.
@@ -269,7 +264,7 @@ impl Images {
         let image = &mut self.images[id as usize];
         match image.state {
             State::Unseen => {}
-            State::Unreadable if image.attempts.may_succeed(hit.pid) => {}
+            State::Unreadable(_) if image.attempts.may_succeed(hit.pid) => {}
             _ => return self.resolve(id),
         }
         if self.lacks() {
@@ -282,8 +277,8 @@ impl Images {
         image.attempts.add(hit.pid);
         let image = &self.images[id as usize];
         let ancestors = std::iter::successors(self.parents.get(&hit.pid), |p| self.parents.get(p));
-        let state = open(image, hit, ancestors.take(MAX_ANCESTORS));
-        if let State::Elf(loaded) = &state {
+        let mut state = open::open(image, hit, ancestors.take(MAX_ANCESTORS));
+        if let State::Elf(loaded) = &mut state {
             let build_id = &loaded.elf.build_id;
             if !build_id.is_empty() {
                 let key = (image.path.clone(), build_id.clone());
@@ -294,9 +289,25 @@ impl Images {
                 }
             }
             self.images[id as usize].build_id = loaded.elf.build_id.clone();
+            if !self.may_stay_open() {
+                loaded.file = None;
+            }
         }
         self.images[id as usize].state = state;
         id
+    }
+
+    /// True if one more file may stay open.
+    fn may_stay_open(&mut self) -> bool {
+        let spare = self.spare_files.get_or_insert_with(|| {
+            // Not earlier: a command that is recorded has the limit of its user.
+            os::use_all_open_files();
+            // Others need descriptors, too.
+            os::spare_files() / 2
+        });
+        let rest = spare.checked_sub(1);
+        *spare = rest.unwrap_or(0);
+        rest.is_some()
     }
 
     /// Records a process's parent.
@@ -386,7 +397,7 @@ impl Image {
     /// An image that is never opened.
     pub(super) fn unreadable(name: &str) -> Image {
         let path = name.to_owned();
-        let state = State::Unreadable;
+        let state = State::Unreadable(NotOpened::TooMany);
         Image { path, state, attempts: Attempts::exhausted(), ..Image::forgotten() }
     }
 
@@ -394,87 +405,56 @@ impl Image {
     /// removed, refers to another file, or belongs to another mount namespace.
     pub fn path_now(&self) -> Option<PathBuf> {
         let State::Elf(loaded) = &self.state else { return None };
-        let file = loaded.file.as_ref()?;
-        let named = foreign::resolve(Path::new(&self.path));
-        if named.is_ok_and(|named| id_of(&named.metadata) == loaded.stamp.id) {
+        let Bytes::File(map) = &*loaded.bytes else { return None };
+        if loaded.is_at(Path::new(&self.path)) {
             return None;
         }
-        Some(foreign::path_of(file))
-    }
-
-    /// True if the file was written to since it was opened, and has no build ID to identify it.
-    pub fn has_changed(&self) -> bool {
-        let State::Elf(loaded) = &self.state else { return false };
-        let Some(file) = loaded.file.as_ref().filter(|_| self.build_id.is_empty()) else {
-            return false;
-        };
-        file.metadata().map_or(true, |m| Stamp::of(&m) != loaded.stamp)
-    }
-}
-
-fn open<'a>(image: &Image, hit: Hit, ancestors: impl Iterator<Item = &'a i32>) -> State {
-    match image.path.as_str() {
-        "[vdso]" => {
-            let bytes = own_vdso();
-            return bytes.map_or(State::Unreadable, |b| loaded(b, None, Stamp::default()));
+        match &loaded.file {
+            Some(file) => Some(foreign::path_of(file)),
+            None => {
+                let path = open::path_of_mapping(map);
+                foreign::resolve_link(&path).is_ok_and(|found| loaded.is(&found)).then_some(path)
+            }
         }
-        path if !path.starts_with('/') || path.starts_with("//anon") => return State::Anonymous,
-        _ => {}
     }
-    let Hit { pid, start, end } = hit;
-    let path = &image.path;
-    let exact = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
-    let exact = || foreign::resolve_link(Path::new(&exact));
-    let in_root = |pid: i32| Root::of(pid)?.resolve(Path::new(path), Links::Follow);
-    let of = |found: io::Result<Resolved>| open_file(found.ok()?, image);
-    let mut ancestors = ancestors.map(|&pid| of(in_root(pid)));
-    of(exact())
-        .or_else(|| of(in_root(pid)))
-        .or_else(|| ancestors.find_map(|state| state))
-        .or_else(|| of(foreign::resolve(Path::new(path))))
-        .unwrap_or(State::Unreadable)
-}
 
-/// Opens one candidate; `None` if it is not the mapped file, or cannot be opened. Another file may be
-/// at its path, or mapped at its addresses, by now.
-fn open_file(found: Resolved, image: &Image) -> Option<State> {
-    // The kernel names a file by its build ID, if it has one.
-    let by_build_id = !image.kernel_build_id.is_empty();
-    if !found.metadata.is_file() {
-        // A device, for example.
-        let same = [FileId::default(), id_of(&found.metadata)].contains(&image.id);
-        return (same && !by_build_id).then_some(State::Anonymous);
-    }
-    let file = found.open().ok()?;
-    if !is_file(&file, &found.metadata, image.id) {
-        return None;
-    }
-    let state = match mmap::map(&file) {
-        Ok(map) => loaded(Bytes::File(map), Some(file), Stamp::of(&found.metadata)),
-        Err(_) => State::Anonymous,
-    };
-    match &state {
-        State::Elf(l) if by_build_id => (l.elf.build_id == image.kernel_build_id).then_some(state),
-        _ => (!by_build_id).then_some(state),
+    /// True if there is no build ID that identifies the file, and it was written to since it was
+    /// opened, or could not be opened and is not at its path now.
+    pub fn has_changed(&self) -> bool {
+        if !self.build_id.is_empty() {
+            return false;
+        }
+        let now = || match self.path_now() {
+            Some(path) => foreign::resolve_link(&path),
+            None => foreign::resolve(Path::new(&self.path)),
+        };
+        match &self.state {
+            State::Elf(loaded) => match (&loaded.file, &*loaded.bytes) {
+                (Some(file), _) => file.metadata().map_or(true, |m| Stamp::of(&m) != loaded.stamp),
+                (None, Bytes::File(_)) => {
+                    now().map_or(true, |now| Stamp::of(&now.metadata) != loaded.stamp)
+                }
+                (None, Bytes::Memory(_)) => false,
+            },
+            State::Unreadable(_) => {
+                let same = |now: Resolved| Some(is_file(&now.open().ok()?, &now.metadata, self.id));
+                now().ok().and_then(same) == Some(false)
+            }
+            _ => false,
+        }
     }
 }
 
-fn loaded(bytes: Bytes, file: Option<File>, stamp: Stamp) -> State {
-    match Elf::parse(&bytes) {
-        Some(elf) => State::Elf(Box::new(Loaded { elf, bytes: Arc::new(bytes), file, stamp })),
-        None => State::Anonymous,
+impl Loaded {
+    /// True if this path leads to the file.
+    fn is_at(&self, path: &Path) -> bool {
+        foreign::resolve(path).is_ok_and(|found| self.is(&found))
     }
-}
 
-/// The vDSO is the same in all 64-bit processes, so prof's own is used.
-fn own_vdso() -> Option<Bytes> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let line = maps.lines().filter_map(super::maps::parse_line).find(|m| m.path == "[vdso]")?;
-    let mut memory = File::open("/proc/self/mem").ok()?;
-    std::io::Seek::seek(&mut memory, std::io::SeekFrom::Start(line.start)).ok()?;
-    let mut bytes = vec![0; (line.end - line.start) as usize];
-    memory.read_exact(&mut bytes).ok()?;
-    Some(Bytes::Memory(bytes))
+    /// True if this is the file.
+    fn is(&self, found: &Resolved) -> bool {
+        id_of(&found.metadata) == self.stamp.id
+    }
 }
 
 #[cfg(test)]

@@ -171,6 +171,6 @@ mod tests {
         let beyond = intern(&mut images, all);
         assert_eq!(first, 0, "an existing image stays");
         assert_eq!(images.load(beyond, Hit { pid: 1, start: 0, end: 0 }), beyond);
-        assert!(matches!(images.get(beyond).state, State::Unreadable));
+        assert!(matches!(images.get(beyond).state, State::Unreadable(_)));
     }
 }

@@ -55,6 +55,33 @@ pub fn raise_open_files(needed: u64) -> io::Result<Option<(u64, u64)>> {
     Ok(Some((old, needed)))
 }
 
+/// Raises the soft limit of open files to the hard one; as root, to no less than 65,536. Processes
+/// that are started later inherit it.
+pub fn use_all_open_files() {
+    const ENOUGH: u64 = 1 << 16;
+    // If it fails, fewer files are kept open.
+    if let Ok(hard) = hard_limit() {
+        let _ = raise_open_files(hard.max(ENOUGH));
+    }
+}
+
+/// Bytes of a page of memory.
+pub fn page_size() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Number of files that can still be opened.
+pub fn spare_files() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit writes to a local of the right type.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return 0;
+    }
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX).saturating_sub(open)
+}
+
 fn hard_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: getrlimit writes to a local of the right type.

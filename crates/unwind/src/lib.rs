@@ -48,6 +48,10 @@ pub enum StackEnd {
     DumpTooSmall,
     /// The kernel could not copy any of the stack (it was paged out, or being unmapped).
     Unreadable,
+    /// The binary could not be opened: see [`sys::image::NotOpened`].
+    NotOpened,
+    /// Another binary is at its path and its addresses.
+    Replaced,
     /// The binary has no unwind information, and frame pointers lead nowhere.
     NoUnwindInfo,
     /// The binary has unwind information, but none for this code (mostly assembly), and frame
@@ -83,11 +87,13 @@ pub enum StackEnd {
 
 impl StackEnd {
     /// All reasons.
-    pub const ALL: [StackEnd; 18] = [
+    pub const ALL: [StackEnd; 20] = [
         StackEnd::Complete,
         StackEnd::SmallDump,
         StackEnd::DumpTooSmall,
         StackEnd::Unreadable,
+        StackEnd::NotOpened,
+        StackEnd::Replaced,
         StackEnd::NoUnwindInfo,
         StackEnd::Uncovered,
         StackEnd::NotAnalysed,

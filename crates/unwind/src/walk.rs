@@ -8,7 +8,7 @@ use super::memo::{Lead, Reads, Visited};
 use super::module::{ModuleUnwinder, Modules, Step};
 use super::{ElfPlace, Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate};
 use crate::{AddressKind, CodeAddress};
-use sys::image::{Images, Loaded, State};
+use sys::image::{Images, Loaded, NotOpened, State};
 use sys::maps::Regions;
 use sys::record::MAX_DUMP;
 use sys::record::{AllRegs, Regs, Rest};
@@ -306,6 +306,8 @@ impl Unwinder {
                 }
             }
             Some(State::Anonymous) => StackEnd::RunTimeCode,
+            Some(State::Unreadable(NotOpened::Replaced)) => StackEnd::Replaced,
+            Some(State::Unreadable(_)) => StackEnd::NotOpened,
             _ => StackEnd::NoUnwindInfo,
         }
     }

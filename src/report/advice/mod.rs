@@ -262,6 +262,11 @@ pub fn whole_stacks(why: Truncation) -> Option<String> {
             "nothing: to return to a handler, the C++ library's unwinder (libgcc) puts that one's \
              registers where those were that led to the caller"
         }
+        Truncation::NotOpened => {
+            "keep it in its place until the end of the recording, readable for this user (prof \
+             report --coverage names it)"
+        }
+        Truncation::Replaced => "record again: another file has taken its place",
         Truncation::NoUnwindInfo => {
             "build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer (Go: without \
              -ldflags=-w)"

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{Importance, matters};
 use crate::sampler::CpuCoverage;
 use crate::sampler::permissions::Obstacle;
+use sys::image::NotOpened;
 
 /// A note about a recording as a whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +57,13 @@ pub enum RecordingNote {
     /// Binaries whose unwind information or code was not read completely, because that exceeded a
     /// limit of time or memory.
     AnalysisLimits(Vec<String>),
+    /// Binaries could not be opened, for a reason that the user can mend.
+    NotOpened {
+        /// The reason.
+        why: NotOpened,
+        /// Their paths.
+        binaries: Vec<String>,
+    },
     /// A binary was truncated while it was read.
     BinaryTruncated,
     /// Deep stacks are not copied completely; the reason.
@@ -226,6 +234,7 @@ impl RecordingNote {
             | RecordingNote::SpillUnreadable(_) => Importance::Missing,
             RecordingNote::HiddenMappings(_)
             | RecordingNote::WithoutTime(_)
+            | RecordingNote::NotOpened { .. }
             | RecordingNote::AnalysisLimits(_) => Importance::Figures,
             RecordingNote::Uncovered(time) => match time.cause {
                 MissedCause::LateTimers | MissedCause::LateTimersAndPrograms { .. } => {

@@ -94,6 +94,9 @@ fn notes(ended: &EndedRecording<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<Re
     if !limited.is_empty() {
         notes.push(RecordingNote::AnalysisLimits(limited));
     }
+    for (why, binaries) in aggregator.maker.not_opened() {
+        notes.push(RecordingNote::NotOpened { why, binaries });
+    }
     if ended.has_cut_file {
         notes.push(RecordingNote::BinaryTruncated);
     }

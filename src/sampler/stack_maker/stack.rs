@@ -251,6 +251,8 @@ pub fn truncation(end: StackEnd) -> Option<Truncation> {
             SmallDump,
             DumpTooSmall,
             Unreadable,
+            NotOpened,
+            Replaced,
             NoUnwindInfo,
             Uncovered,
             NotAnalysed,

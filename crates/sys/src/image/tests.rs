@@ -38,7 +38,7 @@ fn another_build_is_not_taken_for_the_file() {
     let id = images.intern(hit.pid, &exe, &[1, 2, 3], NONE);
     hit.start = 0; // so that map_files does not have it
     images.load(id, hit);
-    assert!(matches!(images.get(id).state, State::Unreadable));
+    assert!(matches!(images.get(id).state, State::Unreadable(_)));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn another_file_of_the_same_name_is_not_taken_for_it() {
         let mut images = Images::default();
         let image = images.intern(gone.pid, &exe, &[], id);
         images.load(image, gone);
-        assert!(matches!(images.get(image).state, State::Unreadable), "{id:?}");
+        assert!(matches!(images.get(image).state, State::Unreadable(_)), "{id:?}");
     }
 }
 
@@ -63,7 +63,7 @@ fn another_file_at_the_addresses_is_not_taken_for_it() {
         let mut images = Images::default();
         let image = images.intern(hit.pid, &exe, build_id, id);
         images.load(image, hit);
-        assert!(matches!(images.get(image).state, State::Unreadable), "{id:?}");
+        assert!(matches!(images.get(image).state, State::Unreadable(_)), "{id:?}");
     }
 }
 
@@ -75,7 +75,7 @@ fn a_file_that_one_process_does_not_lead_to_is_tried_through_the_next() {
     let image = images.intern(1, "/removed", &[], id);
     for gone in 0..2 {
         images.load(image, Hit { pid: i32::MAX - gone, start: 0, end: 0 });
-        assert!(matches!(images.get(image).state, State::Unreadable));
+        assert!(matches!(images.get(image).state, State::Unreadable(_)));
     }
     images.load(image, hit);
     assert!(matches!(images.get(image).state, State::Elf(_)));
@@ -93,6 +93,38 @@ fn a_file_that_has_come_back_is_tried_again_after_a_while() {
     *last = last.and_then(|time| time.checked_sub(Duration::from_secs(1)));
     images.load(image, hit);
     assert!(matches!(images.get(image).state, State::Elf(_)));
+}
+
+#[test]
+fn files_that_are_not_kept_open_are_found_again() {
+    let (hit, _, id) = own_hit();
+    let mut images = Images { spare_files: Some(0), ..Images::default() };
+    // Its path leads nowhere: only the mapping is left.
+    let image = images.intern(hit.pid, "/removed", &[], id);
+    images.load(image, hit);
+    let State::Elf(loaded) = &images.get(image).state else { panic!("not opened") };
+    assert!(loaded.file.is_none());
+    assert!(!images.get(image).has_changed());
+    match images.get(image).path_now() {
+        Some(path) => assert!(loaded.is(&foreign::resolve_link(&path).unwrap())),
+        None => crate::testing::skip("only root may open the files of mappings"),
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_no_file_that_was_replaced() {
+    let of = |path: &str, id| {
+        let mut images = Images::default();
+        let image = images.intern(i32::MAX, path, &[], id);
+        images.load(image, Hit { pid: i32::MAX, start: 0, end: 0 });
+        match images.get(image).state {
+            State::Unreadable(why) => (why, images.get(image).has_changed()),
+            _ => panic!("opened"),
+        }
+    };
+    let (_, exe, id) = own_hit();
+    assert_eq!(of("/nowhere", id), (NotOpened::Gone, false));
+    assert_eq!(of(&exe, FileId { inode: id.inode + 1, ..id }), (NotOpened::Replaced, true));
 }
 
 #[test]

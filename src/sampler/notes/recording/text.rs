@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sys::image::NotOpened;
+
 use super::{
     EmptyCause, LossRemedy, LossScope, MissedCause, RecordingNote, SampledPlace, Scope,
     ShortThreadRemedy, UncoveredTime,
@@ -67,6 +69,25 @@ impl fmt::Display for RecordingNote {
                  information and code was reached",
                 super::first_of(binaries)
             ),
+            RecordingNote::NotOpened { why, binaries } => {
+                let binaries = super::first_of(binaries);
+                write!(
+                    f,
+                    "stacks through {binaries} may be truncated, and names in them missing: "
+                )?;
+                match why {
+                    NotOpened::NoDescriptor => f.write_str(
+                        "too many open files; as root: prlimit --pid $$ --nofile=1048576",
+                    ),
+                    NotOpened::Forbidden => f.write_str("this user may not open them"),
+                    NotOpened::Gone => f.write_str("their processes had ended"),
+                    NotOpened::Replaced => f.write_str("other files are in their place"),
+                    NotOpened::TooMany => f.write_str("there were too many"),
+                    NotOpened::Failed(error) => {
+                        write!(f, "{}", std::io::Error::from_raw_os_error(*error))
+                    }
+                }
+            }
             RecordingNote::BinaryTruncated => f.write_str(
                 "a program's or library's file was truncated while it was read: stacks through it \
                  may be truncated, names in it missing",
@@ -348,6 +369,15 @@ mod tests {
                 Figures,
                 "stacks through /bin/1, /bin/2, /bin/3 and 2 more may be truncated: the limit of \
                  time and memory for unwind information and code was reached",
+            ),
+            (
+                RecordingNote::NotOpened {
+                    why: NotOpened::NoDescriptor,
+                    binaries: vec!["/bin/a".to_owned()],
+                },
+                Figures,
+                "stacks through /bin/a may be truncated, and names in them missing: too many open \
+                 files; as root: prlimit --pid $$ --nofile=1048576",
             ),
             (
                 RecordingNote::LostRecords(4),
