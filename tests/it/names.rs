@@ -50,24 +50,26 @@ fn a_binary_deleted_while_recording_has_names() {
     assert_known(&p, &messages);
 }
 
-/// More files than may be open at once, by the limit of the user: prof uses the hard limit, the
-/// command keeps its own.
+/// More files than may be open at once, by the soft limit, which prof raises, or by the hard one;
+/// the command keeps its own.
 #[test]
 fn programs_beyond_the_limit_of_open_files_have_names() {
-    let dir = temp_dir();
-    let known = known().display().to_string();
-    let script = format!(
-        "for i in $(seq 80); do cp {known} known-$i; done; ulimit -n\n\
-         for i in $(seq 80); do ./known-$i 0.01; done > /dev/null"
-    );
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -Sn 40; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_prof")]);
-    limited.args(["record", "-F", "999", "--", "sh", "-c", &script]).current_dir(&dir);
-    let out = common::run::run(limited).ok();
-    assert_eq!(out.text().trim(), "40");
-    let p = read(dir.path().join("profile.pb.gz"));
-    assert_known(&p, &out.stderr);
-    p.assert_nothing_is_missing();
+    for limit in ["-Sn 40", "-n 72"] {
+        let dir = temp_dir();
+        let known = known().display().to_string();
+        let script = format!(
+            "for i in $(seq 80); do cp {known} known-$i; done; ulimit -n\n\
+             for i in $(seq 80); do ./known-$i 0.01; done > /dev/null"
+        );
+        let limited = format!("ulimit {limit}; exec \"$@\"");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_prof"), "record", "-F", "999"]);
+        shell.args(["--", "sh", "-c", &script]).current_dir(&dir);
+        let out = common::run::run(shell).ok();
+        assert_eq!(Some(out.text().trim()), limit.split(' ').next_back());
+        let p = read(dir.path().join("profile.pb.gz"));
+        assert_known(&p, &out.stderr);
+    }
 }
 
 /// A replaced binary has the names of its own build when the recording ends.

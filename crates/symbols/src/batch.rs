@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use groups::{AddressGroup, CachedGroup, NameSource, groups};
-use profile::{Cause, LocationId, Mapping, MappingId, Profile};
+use profile::{Cause, LocationId, Mapping, MappingId, Profile, StrId};
+use sys::os;
 
 use super::address_frames::{AddressFrames, FunctionIndex, StoredWriter, Unwritten};
 use super::cache::Merged;
@@ -39,27 +40,50 @@ pub fn symbolize(
 ) -> Outcome {
     let until = Instant::now() + TIME;
     let (requested, without_mapping) = requested_by_mapping(profile, options);
-    let (mut groups, sources) = groups(profile, options, &requested, until);
-    let tasks = tasks(&groups, &sources, options.jobs.max(1));
-    let resolved = run(&sources, &tasks, options, until, progress);
-    let all: Vec<(Task, TaskResult)> = tasks.into_iter().zip(resolved).collect();
+    let mut binaries = Vec::new();
+    let mut kernels = Vec::new();
     let mut functions = FunctionIndex::new(profile);
-    for (i, group) in groups.iter_mut().enumerate() {
-        let first = all.partition_point(|(task, _)| task.group < i);
-        let end = all.partition_point(|(task, _)| task.group <= i);
-        write(profile, &mut functions, group, &all[first..end]);
-        keep(group, &sources[i], &all[first..end], options);
+    let before = AtomicUsize::new(0);
+    let mappings = requested.len();
+    for round in rounds(profile, requested, files_at_once(options)) {
+        let mut requested = vec![Vec::new(); mappings];
+        round.into_iter().for_each(|(mapping, locations)| requested[mapping] = locations);
+        let (mut groups, sources) = groups(profile, options, &requested, until);
+        let tasks = tasks(&groups, &sources, options.jobs.max(1));
+        let earlier = before.load(Ordering::Relaxed);
+        let all_progress = |done, of| {
+            before.fetch_max(earlier + done, Ordering::Relaxed);
+            progress(earlier + done, earlier + of);
+        };
+        let resolved = run(&sources, &tasks, options, until, &all_progress);
+        let all: Vec<(Task, TaskResult)> = tasks.into_iter().zip(resolved).collect();
+        for (i, group) in groups.iter_mut().enumerate() {
+            let first = all.partition_point(|(task, _)| task.group < i);
+            let end = all.partition_point(|(task, _)| task.group <= i);
+            write(profile, &mut functions, group, &all[first..end]);
+            keep(group, &sources[i], &all[first..end], options);
+        }
+        set_flags(profile, options, &groups);
+        binaries.extend(outcomes(profile, &groups, &sources, &requested));
+        kernels.extend(groups.into_iter().zip(sources).filter_map(
+            |(group, source)| match source {
+                NameSource::Kernel(kernel) => Some((kernel, group.requested)),
+                _ => None,
+            },
+        ));
     }
-    set_flags(profile, options, &groups);
-    let outcome = outcome(profile, &groups, &sources, &requested, without_mapping);
-    for (group, source) in groups.iter().zip(&sources) {
+    binaries.sort_by_key(|binary| binary.mapping);
+    for (kernel, requested) in &kernels {
         // Without them, all names are from the cache, which has none of modules.
-        if let NameSource::Kernel(kernel) = source
-            && let Some(kallsyms) = kernel.symbols_read()
-        {
-            split_modules(profile, kallsyms, &group.requested);
+        if let Some(kallsyms) = kernel.symbols_read() {
+            split_modules(profile, kallsyms, requested);
         }
     }
+    Outcome { binaries, without_mapping, errors: errors(profile, options) }
+}
+
+/// Errors of debuginfod servers, of the cache and of demangling, one sentence each.
+fn errors(profile: &mut Profile, options: &SymbolOptions) -> Vec<String> {
     let mut errors = options.debuginfod.as_ref().map_or_else(Vec::new, |d| d.errors());
     errors.extend(options.cache.iter().flat_map(|cache| cache.errors()));
     let refused = if options.demangle { demangle::refused(profile) } else { 0 };
@@ -67,7 +91,34 @@ pub fn symbolize(
         let s = if refused == 1 { " is" } else { "s are" };
         errors.push(format!("{refused} name{s} left mangled: demangled, they would be too long"));
     }
-    Outcome { errors, ..outcome }
+    errors
+}
+
+/// Number of files whose symbols are read at once: by the descriptors that are left.
+fn files_at_once(options: &SymbolOptions) -> usize {
+    /// A binary, its debug file, what they share with others, and an unpacked part.
+    const OF_A_FILE: usize = 4;
+    /// Ends of the pipes and sockets between a thread and its worker.
+    const OF_A_JOB: usize = 8;
+    let spare = os::spare_files().saturating_sub(options.jobs * OF_A_JOB);
+    (spare / OF_A_FILE).max(1)
+}
+
+/// Locations to resolve, with the index of their mapping.
+type Round = Vec<(usize, Vec<LocationId>)>;
+
+/// The locations to resolve by mapping, in parts of at most this many files; mappings of one file
+/// stay together.
+fn rounds(profile: &Profile, requested: Vec<Vec<LocationId>>, most: usize) -> Vec<Round> {
+    let mut files: FxHashMap<StrId, usize> = FxHashMap::default();
+    let mut rounds: Vec<Round> = Vec::new();
+    for (i, locations) in requested.into_iter().enumerate().filter(|(_, all)| !all.is_empty()) {
+        let next = files.len();
+        let round = *files.entry(profile.mappings[i].file).or_insert(next) / most;
+        rounds.resize(rounds.len().max(round + 1), Round::new());
+        rounds[round].push((i, locations));
+    }
+    rounds
 }
 
 /// Locations to resolve, by mapping, and the number of those without any.
@@ -305,13 +356,12 @@ fn set_flags(profile: &mut Profile, options: &SymbolOptions, groups: &[AddressGr
     }
 }
 
-fn outcome(
+fn outcomes(
     profile: &Profile,
     groups: &[AddressGroup],
     sources: &[NameSource],
     requested: &[Vec<LocationId>],
-    without_mapping: usize,
-) -> Outcome {
+) -> Vec<BinaryOutcome> {
     let mut binaries = Vec::new();
     for (group, source) in groups.iter().zip(sources) {
         let report = match source {
@@ -346,6 +396,28 @@ fn outcome(
             });
         }
     }
-    binaries.sort_by_key(|b| b.mapping);
-    Outcome { binaries, without_mapping, ..Outcome::default() }
+    binaries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_in_rounds_and_each_in_one() {
+        let mut profile = Profile::default();
+        for file in ["/a", "/b", "/a", "/c", "/d", "/b"] {
+            let file = profile.strings.intern(file);
+            profile.mappings.push(Mapping { file, ..Mapping::default() });
+        }
+        let mut requested: Vec<_> = (0..6).map(|i| vec![LocationId(i)]).collect();
+        requested[3].clear();
+        let of = |most| -> Vec<Vec<usize>> {
+            let rounds = rounds(&profile, requested.clone(), most);
+            rounds.iter().map(|round| round.iter().map(|&(mapping, _)| mapping).collect()).collect()
+        };
+        assert_eq!(of(1), [vec![0, 2], vec![1, 5], vec![4]]);
+        assert_eq!(of(2), [vec![0, 1, 2, 5], vec![4]]);
+        assert_eq!(of(100), [vec![0, 1, 2, 4, 5]]);
+    }
 }
