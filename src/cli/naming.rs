@@ -49,6 +49,7 @@ pub fn name(
         let fetches = names.debuginfod.is_some();
         let options = SymbolOptions {
             files: aggregated.files,
+            roots: aggregated.roots,
             run_time: aggregated.run_time,
             changed: aggregated.changed,
             ..names

@@ -16,6 +16,7 @@ mod stack;
 mod take_part;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -28,6 +29,7 @@ use labels::{Keys, LabelCache};
 pub use pending_stack::{NOT_SAMPLED, PendingStack};
 use prepare::{Prepared, Walked};
 use profile::{Builder, Column, LabelSetId, LocationId, MappingId, Truncation};
+use sys::foreign::{Root, Roots};
 use sys::image::{NotOpened, State};
 use sys::record::{Record, Sample};
 use sys::{ThreadId, processes::ProcessTable, procfs};
@@ -92,6 +94,10 @@ pub struct StackMaker {
     kernel: Option<MappingId>,
     /// Mapping of each image and segment (0: of the whole image, else segment + 1).
     mappings: Vec<Vec<Option<MappingId>>>,
+    /// Root directories of other containers and mount namespaces.
+    roots: Roots,
+    /// Root directory of the process in which each image was sampled first, if it is one of these.
+    root_of_image: FxHashMap<u32, Arc<Root>>,
     /// Mapping of code generated at run time, by image and epoch.
     run_time: FxHashMap<(u32, u32), MappingId>,
     /// Process and time of the last sample.
@@ -139,6 +145,8 @@ impl StackMaker {
             keys,
             kernel: None,
             mappings: Vec::new(),
+            roots: Roots::default(),
+            root_of_image: FxHashMap::default(),
             run_time: FxHashMap::default(),
             now: Moment::default(),
             kernel_code: KernelCode::default(),

@@ -117,6 +117,40 @@ fn an_overwritten_binary_gives_no_names() {
     assert_eq!(read(dir.path().join("profile.pb.gz")).total_share("bar"), 0.0);
 }
 
+/// Only the mount namespace has the debug file, and it is gone when the recording ends.
+#[test]
+fn debug_files_of_another_mount_namespace_are_found() {
+    if !needs(&["unshare", "mount", "objcopy"]) || !needs_root() {
+        return;
+    }
+    let ways = [
+        // By build ID.
+        "strip -o /mnt/known-x known; id=$(readelf -n known | sed -n 's/ *Build ID: //p')
+         mkdir -p /usr/lib/debug/.build-id/${id%${id#??}}
+         cp known.debug /usr/lib/debug/.build-id/${id%${id#??}}/${id#??}.debug",
+        // By the link in the binary.
+        "objcopy --strip-all --add-gnu-debuglink=known.debug known /mnt/known-x
+         mkdir /usr/lib/debug/mnt; cp known.debug /usr/lib/debug/mnt/",
+        "objcopy --strip-all --add-gnu-debuglink=known.debug known /mnt/known-x
+         mkdir /mnt/.debug; cp known.debug /mnt/.debug/",
+    ];
+    for way in ways {
+        let dir = temp_dir();
+        let inside = format!(
+            "mount -t tmpfs none /mnt; mount -t tmpfs none /usr/lib/debug; {way}; /mnt/known-x 1"
+        );
+        std::fs::write(dir.path().join("inside"), inside).unwrap();
+        let known = known().display().to_string();
+        let script = format!(
+            "cp {known} known; objcopy --only-keep-debug known known.debug
+             unshare --mount sh -e inside; sleep 0.4"
+        );
+        let (p, messages) = record(dir.path(), &script);
+        assert_known(&p, &messages);
+        assert!(p.mappings.iter().any(|m| m.file == "/mnt/known-x"), "{:?}", p.mappings);
+    }
+}
+
 /// The namespace, its file system and its processes are gone when the recording ends.
 #[test]
 fn a_binary_in_another_mount_namespace_has_names() {

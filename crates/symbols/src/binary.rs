@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::headers::Headers;
-use super::source::{Layer, find};
+use super::source::{Access, Layer, find};
 use super::{SymbolOptions, bounds};
 use profile::Cause;
 use sys::{FileAddress, FileOffset, catch_panic};
@@ -30,7 +30,7 @@ impl Binary {
     ///
     /// It is missing, of another build, or no intact ELF file.
     pub fn find(name: &str, build_id: &str, options: &SymbolOptions) -> Result<Binary, Cause> {
-        let found = find(name, build_id, None, options)?;
+        let found = find(name, build_id, Access::default(), options)?;
         let own = found.layers.last().filter(|_| found.binary).ok_or(Cause::FileMissing)?;
         let (path, file) = (own.path.clone(), own.file.clone());
         Ok(Binary { path, file, headers: found.headers, layers: found.layers })

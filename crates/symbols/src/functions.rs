@@ -7,7 +7,7 @@ use std::path::Path;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolFlags, elf};
 
 use super::headers::Headers;
-use super::source::find;
+use super::source::{Access, find};
 use super::{SymbolOptions, demangle};
 use profile::Cause;
 use sys::catch_panic;
@@ -58,7 +58,7 @@ struct FunctionSymbol {
 ///
 /// There is none, or the name is ambiguous.
 pub fn functions(path: &Path, name: &str) -> Result<Vec<FunctionRange>, NoFunction> {
-    let found = find(&path.to_string_lossy(), "", None, &SymbolOptions::default())
+    let found = find(&path.to_string_lossy(), "", Access::default(), &SymbolOptions::default())
         .map_err(|why| NoFunction::File(why.to_string()))?;
     let mut symbols = Vec::new();
     for layer in &found.layers {

@@ -54,6 +54,7 @@ pub use outcome::{BinaryOutcome, Outcome, counted, run_time_code, unsymbolized};
 pub use worker::run_if_started as run_if_worker;
 
 use profile::Profile;
+use sys::foreign::Root;
 use sys::jit::Epoch;
 
 /// SymbolOptions of symbolization.
@@ -70,6 +71,9 @@ pub struct SymbolOptions {
     /// Paths to open instead of a mapping's own, by index of the mapping: `/proc/self/fd/7` for a
     /// deleted file, a path under `/proc/PID/root` for one in a container.
     pub files: HashMap<u32, PathBuf>,
+    /// Root directories of the processes that mapped the files, which may have debug files of their
+    /// own, by index of the mapping; only those that are not prof's own.
+    pub roots: HashMap<u32, Arc<Root>>,
     /// Recorded data about code made at run time, by index of the mapping.
     pub run_time: HashMap<u32, Arc<Epoch>>,
     /// Mappings whose files have changed since, and have no build ID.
@@ -97,6 +101,7 @@ impl Default for SymbolOptions {
             demangle: true,
             force: false,
             files: HashMap::new(),
+            roots: HashMap::new(),
             run_time: HashMap::new(),
             changed: HashSet::new(),
             debug_dirs: vec!["/usr/lib/debug".into()],

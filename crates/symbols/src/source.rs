@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::headers::{Headers, SharedLink, read_headers};
 use super::{SymbolOptions, mini_debug_info};
 use profile::{Cause, Mapping};
-use sys::foreign;
+use sys::foreign::{self, Links, Root};
 use sys::jit::FileReader;
 use sys::{FileAddress, FileOffset};
 
@@ -38,7 +38,7 @@ impl Layer {
         let debug_info = headers.has_debug_info;
         let split = headers.is_split;
         let link = headers.shared.as_ref().filter(|_| debug_info);
-        let shared = link.and_then(|link| shared(link, path, places.options));
+        let shared = link.and_then(|link| shared(link, path, places));
         let file = file.clone();
         Layer { path: path.clone(), file, debug_info, split, shared, unpacked: false }
     }
@@ -74,6 +74,13 @@ impl Candidate {
         // A path such as /proc/self/fd/7 has no neighbours.
         let path = link.canonicalize().unwrap_or_else(|_| link.to_owned());
         Candidate::of(&path, file)
+    }
+
+    /// Opens the file with this path in the root directory of a process.
+    fn in_root(root: &Root, path: &Path) -> Result<Candidate, Cause> {
+        let file = root.open(path, Links::Follow).map_err(|e| unreadable(&e))?;
+        // The path leads to another file here: it has no neighbours.
+        Candidate::of(&foreign::path_of(&file), file)
     }
 
     fn of(path: &Path, file: File) -> Result<Candidate, Cause> {
@@ -114,8 +121,17 @@ impl SymbolFiles {
 /// Granularity of mappings; larger pages only zero the low bits of a segment's address.
 const PAGE: u64 = 4096;
 
-/// Finds the binary with the path `name` and `build_id` (empty: unknown), first at `instead`, and
-/// its debug file, in the paths of the options.
+/// Access to the file of a mapping by the process that mapped it.
+#[derive(Clone, Copy, Default)]
+pub struct Access<'a> {
+    /// A path to open instead of the mapping's own.
+    pub file: Option<&'a Path>,
+    /// The process's root directory, if it is not prof's own.
+    pub root: Option<&'a Root>,
+}
+
+/// Finds the binary with the path `name` and `build_id` (empty: unknown), first through `access`,
+/// and its debug file, in the paths of the options.
 ///
 /// # Errors
 ///
@@ -123,10 +139,10 @@ const PAGE: u64 = 4096;
 pub fn find(
     name: &str,
     build_id: &str,
-    instead: Option<&Path>,
+    access: Access<'_>,
     options: &SymbolOptions,
 ) -> Result<SymbolFiles, Cause> {
-    let places = &SearchPaths::of(name, options);
+    let places = &SearchPaths { name, root: access.root, options };
     // The kernel adds this to the path of an unlinked file; the path may lead to a new one now.
     let unlinked = name.strip_suffix(" (deleted)").filter(|_| !build_id.is_empty());
     let names = [Some(name), unlinked].into_iter().flatten().map(Path::new);
@@ -134,8 +150,8 @@ pub fn find(
     let mut why = Cause::FileMissing;
     // A file that only has the same name may be any build.
     let others = places.binaries().filter(|_| !build_id.is_empty());
-    let instead = instead.into_iter().map(Candidate::through);
-    for found in instead.chain(own.chain(others).map(|path| Candidate::open(&path))) {
+    let through = access.file.into_iter().map(Candidate::through);
+    for found in through.chain(own.chain(others).map(|path| Candidate::open(&path))) {
         match found.and_then(|found| checked(found, build_id)) {
             Ok(found) => return with_debug_file(found, places),
             // The cause of an existing file is more specific than that of a missing one.
@@ -207,7 +223,7 @@ fn with_debug_file(binary: Candidate, places: &SearchPaths<'_>) -> Result<Symbol
 
 fn by_build_id(build_id: &str, places: &SearchPaths<'_>) -> Option<Candidate> {
     let file = build_id_path(build_id)?;
-    places.all().find_map(|dir| of_build(&dir.join(&file), build_id))
+    places.all().find_map(|dir| of_build(dir.open(Path::new(&file)), build_id))
 }
 
 /// Path of a build's debug file within a directory of debug files.
@@ -220,8 +236,8 @@ pub fn build_id_path(build_id: &str) -> Option<String> {
 }
 
 /// The file, if it belongs to this build, which is known.
-fn of_build(path: &Path, build_id: &str) -> Option<Candidate> {
-    let found = Candidate::open(path).ok().filter(|_| !build_id.is_empty())?;
+fn of_build(found: Result<Candidate, Cause>, build_id: &str) -> Option<Candidate> {
+    let found = found.ok().filter(|_| !build_id.is_empty())?;
     same_build(build_id, &found.headers.build_id).then_some(found)
 }
 
@@ -238,34 +254,92 @@ fn fetched(build_id: &str, places: &SearchPaths<'_>) -> Option<Candidate> {
 
 /// A file of this build with names, which the user keeps under the binary's name.
 fn by_name(build_id: &str, places: &SearchPaths<'_>) -> Option<Candidate> {
-    let found = places.binaries().filter_map(|path| of_build(&path, build_id));
+    let found = places.binaries().filter_map(|path| of_build(Candidate::open(&path), build_id));
     let debug = places.binaries().filter_map(|mut path| {
         path.as_mut_os_string().push(".debug");
-        of_build(&path, build_id)
+        of_build(Candidate::open(&path), build_id)
     });
     found.chain(debug).find(|found| found.headers.has_names())
+}
+
+/// A directory to search for debug files.
+struct DebugDir<'a> {
+    /// Root directory that the path is below; `None`: prof's own.
+    root: Option<&'a Root>,
+    path: PathBuf,
+}
+
+impl DebugDir<'_> {
+    fn open(&self, name: &Path) -> Result<Candidate, Cause> {
+        let path = self.path.join(name);
+        match self.root {
+            None => Candidate::open(&path),
+            Some(root) => Candidate::in_root(root, &path),
+        }
+    }
 }
 
 /// Paths to search for files.
 pub struct SearchPaths<'a> {
     /// The binary's path in the recording.
     name: &'a str,
+    /// Root directory of the process that mapped it, if it is not prof's own.
+    root: Option<&'a Root>,
     options: &'a SymbolOptions,
 }
 
 impl<'a> SearchPaths<'a> {
-    fn of(name: &'a str, options: &'a SymbolOptions) -> SearchPaths<'a> {
-        SearchPaths { name, options }
+    /// All directories of debug files: of the system, of the user, and of a container.
+    fn all(&self) -> impl Iterator<Item = DebugDir<'a>> + 'a {
+        let own = self.options.debug_dirs.iter().chain(&self.options.symbol_path);
+        let own = own.map(|path| DebugDir { root: None, path: path.clone() });
+        own.chain(self.of_root())
     }
 
-    /// All paths, the user's last.
-    fn all(&self) -> impl Iterator<Item = &'a PathBuf> + 'a {
-        self.options.debug_dirs.iter().chain(&self.options.symbol_path)
+    /// The directories of debug files that a process's own root directory has.
+    fn of_root(&self) -> impl Iterator<Item = DebugDir<'a>> + 'a {
+        let roots = self.root.into_iter();
+        let dirs = &self.options.debug_dirs;
+        roots.flat_map(move |root| {
+            dirs.iter().map(move |path| DebugDir { root: Some(root), path: path.clone() })
+        })
+    }
+
+    /// The binary's path, without what the kernel adds to that of an unlinked file.
+    fn bare_name(&self) -> &'a str {
+        self.name.strip_suffix(" (deleted)").unwrap_or(self.name)
+    }
+
+    /// gdb's directories for the file that a `.gnu_debuglink` of the binary names, in prof's own
+    /// root directory and in that of the process.
+    fn of_link(&self, binary: &Candidate) -> impl Iterator<Item = DebugDir<'a>> + 'a {
+        let path = binary.path.canonicalize().ok();
+        let parent = path.as_deref().and_then(Path::parent).map(Path::to_owned);
+        let options = self.options;
+        let dirs = move |root, parent: &Path| {
+            let below = parent.strip_prefix("/").unwrap_or(parent);
+            let global = options.debug_dirs.iter().map(|dir| dir.join(below));
+            let local = [parent.to_owned(), parent.join(".debug")];
+            let all = local.into_iter().chain(global);
+            all.map(|path| DebugDir { root, path }).collect::<Vec<_>>()
+        };
+        let mut own = Vec::new();
+        if let Some(parent) = parent {
+            own = dirs(None, &parent);
+            let below = parent.strip_prefix("/").unwrap_or(&parent);
+            let users = options.symbol_path.iter().map(|dir| dir.join(below));
+            own.extend(users.map(|path| DebugDir { root: None, path }));
+        }
+        let users = options.symbol_path.iter().cloned();
+        own.extend(users.map(|path| DebugDir { root: None, path }));
+        let inside = Path::new(self.bare_name()).parent();
+        let inside = self.root.zip(inside).map(|(root, parent)| dirs(Some(root), parent));
+        own.into_iter().chain(inside.unwrap_or_default())
     }
 
     /// Possible paths of the binary in the user's paths: by its full path, or by its name.
     fn binaries(&self) -> impl Iterator<Item = PathBuf> + 'a {
-        let name = self.name.strip_suffix(" (deleted)").unwrap_or(self.name);
+        let name = self.bare_name();
         let base = name.rsplit('/').next().filter(|n| !n.is_empty() && *n != "..");
         // The name may come from an untrusted file: it must not lead out of the directory.
         let whole = name.strip_prefix('/').filter(|n| !n.split('/').any(|part| part == ".."));
@@ -286,14 +360,8 @@ fn by_debug_link(
     if link.contains('/') {
         return None;
     }
-    let path = binary.path.canonicalize().ok()?;
-    let parent = path.parent()?;
-    let global = places.all().map(|d| d.join(parent.strip_prefix("/").unwrap_or(parent)));
-    let local = [parent.to_owned(), parent.join(".debug")];
-    let users = places.options.symbol_path.iter().cloned();
-    local.into_iter().chain(global).chain(users).find_map(|dir| {
-        let path = dir.join(link);
-        let found = Candidate::open(&path).ok()?;
+    places.of_link(binary).find_map(|dir| {
+        let found = dir.open(Path::new(link)).ok()?;
         if same_file(&found.file, &binary.file) {
             return None;
         }
@@ -303,7 +371,7 @@ fn by_debug_link(
             headers.build_id == found.headers.build_id
         };
         if !same {
-            other.get_or_insert(path);
+            other.get_or_insert(dir.path.join(link));
         }
         same.then_some(found)
     })
@@ -338,11 +406,15 @@ fn unreadable(e: &io::Error) -> Cause {
 
 /// The file that a link of the file at `path` refers to: by its build ID in the paths of
 /// debug files, else by its name. Another build is not accepted.
-fn shared(link: &SharedLink, path: &Path, options: &SymbolOptions) -> Option<Arc<File>> {
-    let dirs = options.debug_dirs.iter();
+fn shared(link: &SharedLink, path: &Path, places: &SearchPaths<'_>) -> Option<Arc<File>> {
     let by_id = build_id_path(&link.build_id)?;
+    let own = places.options.debug_dirs.iter();
+    let own = own.map(|path| DebugDir { root: None, path: path.clone() });
+    let dirs: Vec<DebugDir<'_>> = own.chain(places.of_root()).collect();
+    let by_id = dirs.iter().map(|dir| dir.open(Path::new(&by_id)));
+    let by_name = dirs.iter().map(|dir| dir.open(&link.name));
     let sibling = path.canonicalize().ok().and_then(|p| Some(p.parent()?.join(&link.name)));
-    let places = dirs.clone().map(|dir| dir.join(&by_id));
-    let mut places = places.chain(dirs.map(|dir| dir.join(&link.name))).chain(sibling);
-    places.find_map(|path| Some(of_build(&path, &link.build_id)?.file))
+    let sibling = sibling.iter().map(|path| Candidate::open(path));
+    let mut found = by_id.chain(by_name).chain(sibling);
+    found.find_map(|found| Some(of_build(found, &link.build_id)?.file))
 }

@@ -100,7 +100,12 @@ pub enum Links {
 }
 
 /// A directory below which names are resolved, including absolute names and those with `..`.
-pub struct Root(OwnedFd);
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+    /// Keeps the mounts of another mount namespace in place when its last process ends.
+    _namespace: Option<File>,
+}
 
 impl Root {
     /// The root directory of a process.
@@ -120,7 +125,7 @@ impl Root {
     pub fn at(path: &Path) -> io::Result<Root> {
         let flags = libc::O_PATH | libc::O_DIRECTORY;
         let directory = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        Ok(Root(directory.into()))
+        Ok(Root { directory: directory.into(), _namespace: None })
     }
 
     /// Resolves a name without opening the file.
@@ -137,7 +142,7 @@ impl Root {
         let resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
         let mut tries = 0;
         loop {
-            match os::openat2(self.0.as_fd(), &name, flags, resolve) {
+            match os::openat2(self.directory.as_fd(), &name, flags, resolve) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock && tries < MAX_TRIES => tries += 1,
                 found => return Resolved::new(found?),
             }
@@ -244,5 +249,8 @@ fn contents(file: File, limit: u64) -> io::Result<Vec<u8>> {
     }
 }
 
+mod roots;
 #[cfg(test)]
 mod tests;
+
+pub use roots::Roots;

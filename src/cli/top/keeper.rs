@@ -53,12 +53,12 @@ impl Keeper {
 
     /// Adds a part, and looks up the names of its new addresses.
     pub fn add(&mut self, part: LivePart) {
-        let LivePart { part, lasted, stats, files, run_time, changed } = part;
+        let LivePart { part, lasted, stats, files, roots, run_time, changed } = part;
         self.windows.add(part, lasted.as_nanos() as u64);
         for (mapping, file) in run_time {
             self.windows.set_file(mapping, &file);
         }
-        self.names.add_files(files, changed);
+        self.names.add_files(files, roots, changed);
         self.elapsed += lasted;
         self.last = Stats {
             samples: stats.samples.saturating_sub(self.stats.samples),

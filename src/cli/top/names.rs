@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::recorder::{Message, Number};
 use profile::{MappingId, NameRequest, Windows};
 use symbols::SymbolOptions;
+use sys::foreign::Root;
 use sys::os;
 
 /// Time after the start in which names are looked up as soon as there are new addresses.
@@ -34,6 +35,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(600);
 struct Lookup {
     request: NameRequest,
     files: HashMap<u32, PathBuf>,
+    roots: HashMap<u32, Arc<Root>>,
     changed: HashSet<u32>,
 }
 
@@ -43,6 +45,8 @@ pub struct Names {
     stop: Arc<AtomicBool>,
     /// Current paths of files, by mapping.
     files: HashMap<MappingId, PathBuf>,
+    /// Root directories of the processes that mapped them, if not prof's own.
+    roots: HashMap<MappingId, Arc<Root>>,
     /// Mappings whose files changed.
     changed: HashSet<MappingId>,
     is_busy: bool,
@@ -78,6 +82,7 @@ impl Names {
             lookups,
             stop,
             files: HashMap::new(),
+            roots: HashMap::new(),
             changed: HashSet::new(),
             is_busy: false,
             began: now,
@@ -88,9 +93,16 @@ impl Names {
         })
     }
 
-    /// Adds current paths of files, and files that have changed.
-    pub fn add_files(&mut self, files: Vec<(MappingId, PathBuf)>, changed: Vec<MappingId>) {
+    /// Adds current paths of files, the root directories of their processes, and files that have
+    /// changed.
+    pub fn add_files(
+        &mut self,
+        files: Vec<(MappingId, PathBuf)>,
+        roots: Vec<(MappingId, Arc<Root>)>,
+        changed: Vec<MappingId>,
+    ) {
         self.files.extend(files);
+        self.roots.extend(roots);
         self.changed.extend(changed);
     }
 
@@ -129,10 +141,12 @@ impl Names {
         let mappings = || (0..).zip(&request.mappings);
         let file = |(i, of): (u32, &MappingId)| Some((i, self.files.get(of)?.clone()));
         let files = mappings().filter_map(file).collect();
+        let root = |(i, of): (u32, &MappingId)| Some((i, self.roots.get(of)?.clone()));
+        let roots = mappings().filter_map(root).collect();
         let changed = mappings().filter(|(_, of)| self.changed.contains(of)).map(|(i, _)| i);
         let changed = changed.collect();
         self.cpu = os::own_usage().0;
-        self.is_busy = self.lookups.send(Lookup { request, files, changed }).is_ok();
+        self.is_busy = self.lookups.send(Lookup { request, files, roots, changed }).is_ok();
     }
 
     /// Takes over the names of a lookup.
@@ -163,8 +177,8 @@ fn run(
     requested: &Receiver<Lookup>,
     results: &Sender<Message>,
 ) {
-    for Lookup { mut request, files, changed } in requested {
-        let options = SymbolOptions { files, changed, ..options.clone() };
+    for Lookup { mut request, files, roots, changed } in requested {
+        let options = SymbolOptions { files, roots, changed, ..options.clone() };
         symbols::symbolize(&mut request.profile, &options, &|_, _| {});
         if results.send(Message::Named(number, Box::new(request))).is_err() {
             return;

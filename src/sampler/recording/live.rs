@@ -1,11 +1,13 @@
 //! Parts of a recording, handed out while it goes on.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::sampler::aggregator::Aggregator;
 use crate::sampler::{Session, Stats};
 use profile::{Column, MappingId, Part, PartMarks};
+use sys::foreign::Root;
 
 /// A part of a recording.
 pub struct LivePart {
@@ -17,6 +19,8 @@ pub struct LivePart {
     pub stats: Stats,
     /// Current paths of files of its mappings.
     pub files: Vec<(MappingId, PathBuf)>,
+    /// Root directories of the processes that mapped them, if not prof's own.
+    pub roots: Vec<(MappingId, Arc<Root>)>,
     /// The files that name code generated at run time, by its mapping.
     pub run_time: Vec<(MappingId, String)>,
     /// Mappings whose files changed while recording, without a build ID that proves it.

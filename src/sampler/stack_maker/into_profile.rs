@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::StackMaker;
 use profile::{MappingId, Profile};
 use sys::FileAddress;
+use sys::foreign::Root;
 use sys::image::{Hit, Images, State};
 use sys::jit;
 use unwind::{ElfPlace, Place};
@@ -17,6 +18,8 @@ pub struct Aggregated {
     pub profile: Profile,
     /// Current paths of the mappings' files, by mapping index.
     pub files: HashMap<u32, PathBuf>,
+    /// Root directories of the processes that mapped them, if not prof's own, by mapping index.
+    pub roots: HashMap<u32, Arc<Root>>,
     /// Code generated at run time, by mapping index.
     pub run_time: HashMap<u32, Arc<jit::Epoch>>,
     /// Mappings whose files changed while recording, without a build ID that proves it.
@@ -39,16 +42,21 @@ impl StackMaker {
         };
         let images = self.table.images;
         let mut files = HashMap::new();
+        let mut roots = HashMap::new();
         let mut changed = HashSet::new();
         for (image, slots) in self.mappings.iter().enumerate() {
             if images.get(image as u32).has_changed() {
                 changed.extend(slots.iter().flatten().map(|&id| index(id)));
             }
+            if let Some(root) = self.root_of_image.get(&(image as u32)) {
+                roots.extend(slots.iter().flatten().map(|&id| (index(id), root.clone())));
+            }
             let Some(path) = images.get(image as u32).path_now() else { continue };
             files.extend(slots.iter().flatten().map(|&id| (index(id), path.clone())));
         }
         let run_time = run_time.into_iter().map(|(id, epoch)| (index(id), epoch)).collect();
-        Aggregated { profile: self.builder.finish(main), files, run_time, changed, images }
+        let profile = self.builder.finish(main);
+        Aggregated { profile, files, roots, run_time, changed, images }
     }
 
     /// Names the mappings of code generated at run time like perf: by the file that has the

@@ -44,6 +44,11 @@ impl StackMaker {
         if let Some(Some(id)) = self.mappings.get(image as usize).and_then(|m| m.get(slot)) {
             return Some(*id);
         }
+        if !self.root_of_image.contains_key(&image)
+            && let Some(root) = self.roots.of(self.now.pid)
+        {
+            self.root_of_image.insert(image, root);
+        }
         if self.mappings.len() <= image as usize {
             self.mappings.resize_with(image as usize + 1, Vec::new);
         }

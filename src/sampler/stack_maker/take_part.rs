@@ -19,12 +19,16 @@ impl StackMaker {
         let new = part.locations.iter().filter_map(|new| new.location.mapping);
         let new: FxHashSet<MappingId> = new.collect();
         let mut files = Vec::new();
+        let mut roots = Vec::new();
         let mut changed = Vec::new();
         for (image, slots) in self.mappings.iter().enumerate() {
             let new = slots.iter().flatten().copied().filter(|id| new.contains(id));
             let new: Vec<MappingId> = new.collect();
             if new.is_empty() {
                 continue;
+            }
+            if let Some(root) = self.root_of_image.get(&(image as u32)) {
+                roots.extend(new.iter().map(|&id| (id, root.clone())));
             }
             let image = self.table.images.get(image as u32);
             if image.has_changed() {
@@ -41,6 +45,6 @@ impl StackMaker {
         });
         let run_time = run_time.collect();
         let (lasted, stats) = (Duration::ZERO, Stats::default());
-        LivePart { part, lasted, stats, files, run_time, changed }
+        LivePart { part, lasted, stats, files, roots, run_time, changed }
     }
 }

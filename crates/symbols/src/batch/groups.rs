@@ -17,7 +17,7 @@ use crate::SymbolOptions;
 use crate::cache::{CacheKey, StoredFrames};
 use crate::kernel::{self, RunningKernel};
 use crate::run_time::RunTime;
-use crate::source::{self, Layer, SymbolFiles};
+use crate::source::{self, Access, Layer, SymbolFiles};
 use crate::vdso::Vdso;
 
 /// First address of the kernel's half.
@@ -71,11 +71,14 @@ pub fn groups(
         if locations.is_empty() {
             continue;
         }
-        let instead = options.files.get(&id.0).map(|p| p.as_path());
+        let root = options.roots.get(&id.0);
+        let file = options.files.get(&id.0).map(|p| p.as_path());
+        let access = Access { file, root: root.map(|root| &**root) };
         let epoch = options.run_time.get(&id.0);
         let sources_of = |epoch: &Arc<Epoch>| Arc::as_ptr(&epoch.sources);
         let changed = options.changed.contains(&id.0);
-        let key = (mapping.file, mapping.build_id, instead, changed, epoch.map(sources_of));
+        let source = (epoch.map(sources_of), root.map(Arc::as_ptr));
+        let key = (mapping.file, mapping.build_id, file, changed, source);
         let group = *by_file.entry(key).or_insert_with(|| {
             let (source, files) = match epoch {
                 _ if options.stop.load(Ordering::Relaxed) => {
@@ -84,7 +87,7 @@ pub fn groups(
                 _ if Instant::now() > until => (NameSource::Nothing(Cause::NoTimeLeft), None),
                 _ if changed => (NameSource::Nothing(Cause::Changed), None),
                 Some(epoch) => (NameSource::RunTime(RunTime::new(epoch.sources.clone())), None),
-                None => open(profile, mapping, instead, options),
+                None => open(profile, mapping, access, options),
             };
             grouping.add_group(source, files)
         });
@@ -208,11 +211,12 @@ fn source_address(
 fn open(
     profile: &Profile,
     mapping: &Mapping,
-    instead: Option<&Path>,
+    access: Access<'_>,
     options: &SymbolOptions,
 ) -> (NameSource, Option<SymbolFiles>) {
     let file = profile.str(mapping.file);
     let build_id = profile.str(mapping.build_id);
+    let instead = access.file;
     let simple =
         |source: Result<NameSource, Cause>| (source.unwrap_or_else(NameSource::Nothing), None);
     if file.starts_with("[kernel") || mapping.start >= KERNEL {
@@ -228,7 +232,7 @@ fn open(
     } else if build_id.is_empty() && changed_after(profile, file, instead) {
         simple(Err(Cause::Changed))
     } else {
-        match source::find(file, build_id, instead, options) {
+        match source::find(file, build_id, access, options) {
             Ok(found) => (NameSource::Elf(found.layers.clone()), Some(found)),
             Err(why) => simple(Err(why)),
         }

@@ -168,6 +168,65 @@ fn the_user_s_directories_are_searched() {
     }
 }
 
+/// As in a container that has the debug package of its stripped program.
+#[test]
+fn debug_files_are_found_below_the_root_of_the_process() {
+    let case = Case::new(&["-g"]);
+    let lab = &case.lab;
+    lab.run(
+        "sh",
+        &[
+            "-ec",
+            "gcc -O2 -g -Wl,--build-id=0x00112233445566778899aabbccddeeff00112233 prog.c -o other
+             mkdir -p ct/bin ct/etc
+             for f in prog other; do objcopy --only-keep-debug $f $f.debug; done
+             objcopy --add-gnu-debuglink=prog.debug --strip-all prog ct/bin/prog
+             objcopy --strip-all prog ct/bin/no-link",
+        ],
+    );
+    let id = &case.mapping.2;
+    let by_id = format!("usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]);
+    let root = Arc::new(sys::foreign::Root::at(&lab.path("ct")).unwrap());
+    let resolve = |binary: &str| {
+        let name = Path::new("/bin").join(binary);
+        let mut p = profile(&name, case.mapping.clone(), 0, &[case.address]);
+        let options = SymbolOptions {
+            files: [(0, lab.path("ct/bin").join(binary))].into(),
+            roots: [(0, root.clone())].into(),
+            debug_dirs: vec!["/usr/lib/debug".into()],
+            ..lab.options()
+        };
+        symbolize(&mut p, &options, &quiet);
+        names(&p, 0)
+    };
+    // (the program, the place of its debug file)
+    let ways = [
+        ("no-link", by_id.as_str()),
+        ("prog", "usr/lib/debug/bin/prog.debug"),
+        ("prog", "bin/.debug/prog.debug"),
+    ];
+    for (binary, place) in ways {
+        let place = lab.path("ct").join(place);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        assert!(resolve(binary).is_empty(), "{binary}: nothing is there");
+        fs::copy(lab.path("other.debug"), &place).unwrap();
+        assert!(resolve(binary).is_empty(), "{}: of another build", place.display());
+        fs::remove_file(&place).unwrap();
+        lab.run("mkfifo", &[place.to_str().unwrap()]);
+        assert!(resolve(binary).is_empty(), "{}: no regular file", place.display());
+        fs::remove_file(&place).unwrap();
+        // A link stays below the root, wherever it leads.
+        std::os::unix::fs::symlink("/../../../../etc/real.debug", &place).unwrap();
+        assert!(resolve(binary).is_empty(), "{}: a link to nothing", place.display());
+        fs::copy(lab.path("prog.debug"), lab.path("ct/etc/real.debug")).unwrap();
+        assert_eq!(resolve(binary), ALL, "{}: a link inside", place.display());
+        fs::remove_file(&place).unwrap();
+        fs::rename(lab.path("ct/etc/real.debug"), &place).unwrap();
+        assert_eq!(resolve(binary), ALL, "{}", place.display());
+        fs::remove_file(&place).unwrap();
+    }
+}
+
 /// The file is truncated in place while its names are resolved.
 #[test]
 fn a_file_that_is_truncated_while_read_gives_no_wrong_names() {
@@ -175,7 +234,9 @@ fn a_file_that_is_truncated_while_read_gives_no_wrong_names() {
     let case = Case::new(&["-g"]);
     let before = sys::mmap::cut_pages();
     let options = case.lab.options();
-    let layers = source::find(case.binary.to_str().unwrap(), "", None, &options).unwrap().layers;
+    let access = source::Access::default();
+    let found = source::find(case.binary.to_str().unwrap(), "", access, &options);
+    let layers = found.unwrap().layers;
     // The first result is reported before the second address is resolved.
     let addresses: Vec<u64> = (0..1000).map(|n| case.address - 1 + n / 999).collect();
     let cut =
