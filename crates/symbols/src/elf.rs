@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use profile::{StrId, StringTable};
 use sys::catch_panic;
@@ -21,7 +21,7 @@ use super::address_frames::{AddressFrames, SymbolFrame};
 use super::demangle::{self, Demangler};
 use super::plt::CodeSections;
 use super::source::Layer;
-use super::{SymbolOptions, diagnose_dwarf, go, split};
+use super::{SymbolOptions, aliases, diagnose_dwarf, go, split};
 use profile::Cause;
 use sys::mmap;
 
@@ -100,7 +100,7 @@ fn all_layers(
             missing.retain(|&i| resolved.get(i).is_empty());
         }
     }
-    resolver.name_local_functions(layers, addresses, &mut resolved);
+    resolver.name_by_symbols(layers, addresses, &mut resolved);
     resolver.demangle(&mut resolved);
     let incomplete = resolver.incomplete.take();
     match resolver.error {
@@ -120,6 +120,17 @@ fn flaw(layers: &[Layer], addresses: &[u64], resolved: &AddressFrames) -> Option
         (0..resolved.len()).filter(|&i| !has_line(i)).map(|i| addresses[i]).collect();
     let mut with_debug_info = layers.iter().filter(|layer| layer.debug_info);
     with_debug_info.find_map(|layer| diagnose_dwarf::damage(layer, &bare, addresses.len()))
+}
+
+/// A symbol that contains an address.
+struct Symbol {
+    start: u64,
+    name: String,
+}
+
+/// True if debug information states where the function is.
+fn has_source(frame: &SymbolFrame) -> bool {
+    frame.file != StrId::EMPTY || frame.line > 0
 }
 
 struct ElfResolver<'a> {
@@ -230,32 +241,71 @@ impl<'a> ElfResolver<'a> {
         })
     }
 
+    /// Renames functions as the symbol tables of all layers have them.
+    ///
     /// Debug information gives functions that are local to a C++ file only their last name
-    /// (`helper`, `operator()`); the symbol table has the full one.
-    fn name_local_functions(
+    /// (`helper`, `operator()`); the symbol table has the full one. And of several symbols at one
+    /// address, each source of names prefers another ([`aliases`]).
+    fn name_by_symbols(
         &mut self,
         layers: &[Layer],
         addresses: &[u64],
         resolved: &mut AddressFrames,
     ) {
-        let bare: Vec<usize> = (0..resolved.len())
+        let mut left: Vec<usize> = (0..resolved.len())
             .filter(|&i| {
+                let name = |f: &SymbolFrame| resolved.strings.get(f.system_name);
                 let outermost = resolved.get(i).last();
-                outermost
-                    .is_some_and(|f| !demangle::is_mangled(resolved.strings.get(f.system_name)))
+                outermost.is_some_and(|f| !has_source(f) || !demangle::is_mangled(name(f)))
             })
             .collect();
-        let requested: Vec<u64> = bare.iter().map(|&i| addresses[i]).collect();
+        // The address, by index, and the symbol that contains it.
+        let mut found: Vec<(usize, Symbol)> = Vec::new();
         for layer in layers {
-            let symbols = self.resolve_in(layer, false, &requested, &|_| {});
-            for (n, &i) in bare.iter().enumerate() {
-                let Some(symbol) = symbols.get(n).first() else { continue };
-                let full = symbols.strings.get(symbol.name);
-                if demangle::is_mangled(full) {
-                    resolved.rename_outermost(i, full);
+            let requested: Vec<u64> = left.iter().map(|&i| addresses[i]).collect();
+            let symbols = self.symbols_at(layer, &requested);
+            let of_each = left.iter().copied().zip(symbols);
+            found.extend(of_each.filter_map(|(i, symbol)| Some((i, symbol?))));
+            let named: FxHashSet<usize> = found.iter().map(|(i, _)| *i).collect();
+            left.retain(|i| !named.contains(i));
+        }
+        let at = aliases::at(layers, found.iter().map(|(_, symbol)| symbol.start));
+        for (i, Symbol { start, name }) in found {
+            let Some(frame) = resolved.get(i).last() else { continue };
+            let (shown, aliases) = (resolved.strings.get(frame.system_name), at.get(&start));
+            let best = aliases.and_then(|names| names.best());
+            let chosen = match aliases {
+                Some(names) if names.contains(shown) && has_source(frame) => {
+                    names.public_form(shown)
                 }
+                Some(names) if names.contains(shown) => best,
+                _ => [best, Some(&*name)].into_iter().flatten().find(|n| demangle::is_mangled(n)),
+            };
+            if let Some(chosen) = chosen.filter(|&chosen| chosen != shown) {
+                resolved.rename_outermost(i, chosen);
             }
         }
+    }
+
+    /// The symbols of a layer's table that contain these addresses.
+    fn symbols_at(&mut self, layer: &Layer, addresses: &[u64]) -> Vec<Option<Symbol>> {
+        let source = source(layer, false);
+        let code = self.code(&layer.file);
+        let symbolizer = self.plain.take().unwrap_or_else(|| self.symbolizer());
+        let mut found = Vec::with_capacity(addresses.len());
+        for batch in addresses.chunks(BATCH) {
+            match symbolizer.symbolize(&source, Input::VirtOffset(batch)) {
+                Ok(symbols) => found.extend(symbols.iter().zip(batch).map(|(symbol, &address)| {
+                    let good = |s: &&Sym<'_>| may_name(s, address, &code, false);
+                    let symbol = symbol.as_sym().filter(good)?;
+                    let (start, name) = (symbol.addr, symbol.name.clone().into_owned());
+                    code.stub(address).is_none().then_some(Symbol { start, name })
+                })),
+                Err(_) => found.extend(batch.iter().map(|_| None)),
+            }
+        }
+        self.plain = Some(symbolizer);
+        found
     }
 
     fn demangle(&self, resolved: &mut AddressFrames) {

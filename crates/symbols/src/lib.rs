@@ -10,6 +10,7 @@
 //! at run time (`run_time`). Results from ELF files are kept for the next recording (`cache`).
 
 mod address_frames;
+mod aliases;
 mod arch;
 mod batch;
 mod binary;

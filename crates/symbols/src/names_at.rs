@@ -6,11 +6,11 @@ use std::fs::File;
 use object::elf::{FileHeader64, SHT_DYNSYM, SHT_NOBITS, SHT_RELA};
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym, SymbolTable};
 use object::{LittleEndian, Object, ObjectSymbol, SymbolIndex, SymbolKind};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::binary::Binary;
-use super::demangle;
 use super::plt::CodeSections;
+use super::{aliases, demangle};
 use sys::arch::{ELF_MACHINE, GLOB_DAT, IRELATIVE, JUMP_SLOT, RELATIVE};
 use sys::{FileAddress, catch_panic, mmap};
 
@@ -51,18 +51,25 @@ impl Binary {
             }
         }
         requested.sort_unstable();
+        let mut found: Vec<(usize, u64, Containing)> = Vec::new();
         for layer in self.layers() {
             if requested.is_empty() {
                 break;
             }
-            let found = catch_panic(|| symbols(&layer.file, &requested)).flatten();
-            for (&(address, i), symbol) in requested.iter().zip(found.unwrap_or_default()) {
-                let Some(symbol) = symbol else { continue };
-                let offset = address - symbol.start;
-                let slot = slots.contains_key(&addresses[i].0);
-                names[i] = Some(NameAt { name: symbol.name, offset, slot });
-            }
-            requested.retain(|&(_, i)| names[i].is_none());
+            let symbols = catch_panic(|| symbols(&layer.file, &requested)).flatten();
+            let of_each = requested.iter().zip(symbols.unwrap_or_default());
+            found.extend(of_each.filter_map(|(&(address, i), s)| Some((i, address, s?))));
+            let named: FxHashSet<usize> = found.iter().map(|(i, ..)| *i).collect();
+            requested.retain(|(_, i)| !named.contains(i));
+        }
+        let at = aliases::at(self.layers(), found.iter().map(|(_, _, symbol)| symbol.start));
+        for (i, address, symbol) in found {
+            let offset = address - symbol.start;
+            let slot = slots.contains_key(&addresses[i].0);
+            let best = at.get(&symbol.start).filter(|names| names.contains(&symbol.name));
+            let best = best.and_then(|names| names.best()).map(str::to_owned);
+            let name = best.unwrap_or(symbol.name);
+            names[i] = Some(NameAt { name, offset, slot });
         }
         if names.iter().any(Option::is_none) {
             let all: Vec<u64> = addresses.iter().map(|address| address.0).collect();
@@ -87,13 +94,12 @@ impl Binary {
 #[derive(Clone, Debug)]
 struct Containing {
     start: u64,
-    /// Preference among symbols with the same start.
-    rank: u8,
+    size: u64,
     name: String,
 }
 
-/// The symbols of a file that contain these ascending addresses; of several, the one with the last
-/// start, then a global one, then the shortest name.
+/// The symbols of a file that contain these ascending addresses; of several, one with the last
+/// start, of these one with the largest size.
 fn symbols(file: &File, requested: &[(u64, usize)]) -> Option<Vec<Option<Containing>>> {
     let map = mmap::map(file).ok()?;
     let file = object::File::parse(&*map).ok()?;
@@ -115,21 +121,15 @@ fn symbols(file: &File, requested: &[(u64, usize)]) -> Option<Vec<Option<Contain
         if name.is_empty() || name.len() > MAX_NAME || name.starts_with(b"$") {
             continue;
         }
-        let rank = match (symbol.is_global(), symbol.is_weak()) {
-            (true, false) => 0,
-            (true, true) => 1,
-            _ => 2,
-        };
         for (at, _) in requested[first..].iter().enumerate().take_while(|(_, r)| r.0 < end) {
             left = left.checked_sub(1)?;
             let place = &mut found[first + at];
-            let better = place.as_ref().is_none_or(|known| {
-                let of_known = (known.rank, known.name.len(), known.name.as_bytes());
-                start > known.start || start == known.start && (rank, name.len(), name) < of_known
-            });
-            if better {
+            let size = symbol.size();
+            let is_better =
+                place.as_ref().is_none_or(|known| (start, size) > (known.start, known.size));
+            if is_better {
                 let name = String::from_utf8_lossy(name).into_owned();
-                *place = Some(Containing { start, rank, name });
+                *place = Some(Containing { start, size, name });
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Symbolization of real binaries, made here by the C and C++ compilers.
 
+mod aliases;
 mod debug_files;
 mod flaws;
 mod servers;
