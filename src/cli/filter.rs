@@ -69,7 +69,7 @@ pub struct FilterArgs {
     #[command(flatten)]
     pub samples: SampleArgs,
 
-    /// Style of C++ and Rust names [default: as in the profile]
+    /// Style of C++, Rust, D and OCaml names [default: as in the profile]
     #[arg(long, value_name = "STYLE", value_parser = style(), help_heading = "Symbols")]
     pub demangle: Option<Style>,
 }

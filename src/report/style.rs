@@ -4,7 +4,7 @@ use profile::{Profile, StrId};
 
 use symbols::{demangle, demangle_full};
 
-/// Style of C++ and Rust names.
+/// Style of names of C++, Rust, D and OCaml.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Mangled, as in the binary.

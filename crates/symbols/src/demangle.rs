@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::itanium::{self, MAX_NAME, Mangled};
+use super::{dlang, ocaml};
 use profile::{Profile, StrId, StringTable};
 
 /// Demangled names of the strings of one table.
@@ -23,9 +24,12 @@ impl Demangler {
     }
 }
 
-/// True if `name` looks like a mangled name of C++ or Rust.
+/// True if `name` looks like a mangled name of C++, Rust, D or OCaml.
 pub fn is_mangled(name: &str) -> bool {
-    name.starts_with("_Z") || name.starts_with("_R")
+    name.starts_with("_Z")
+        || name.starts_with("_R")
+        || dlang::is_mangled(name)
+        || ocaml::is_mangled(name)
 }
 
 /// Demangles a name; `None` if it is not mangled, or damaged, or its demangled form is too long.
@@ -56,6 +60,12 @@ fn with(name: &str, all: bool) -> Result<String, Mangled> {
     // A stub that jumps to the function is not the function.
     if let Some(function) = name.strip_suffix("@plt") {
         return with(function, all).map(|readable| readable + "@plt");
+    }
+    if dlang::is_mangled(name) {
+        return dlang::demangle(name, all);
+    }
+    if ocaml::is_mangled(name) {
+        return ocaml::demangle(name, all);
     }
     match rust(name, all) {
         Err(Mangled::Not) if name.starts_with("_Z") => itanium::demangle(name, all),
@@ -112,6 +122,9 @@ mod tests {
             ("_ZN3foo3barEi.constprop.0", "foo::bar"),
             ("_ZN3foo3barEi@plt", "foo::bar@plt"),
             ("_ZZ4mainENKUlvE_clEv", "main::{lambda()#1}::operator()"),
+            ("_D5dlang6Worker3runMFdZv", "dlang.Worker.run"),
+            ("_D5dlang6Worker3runMFdZv@plt", "dlang.Worker.run@plt"),
+            ("camlStdlib__List__map_123", "Stdlib.List.map"),
         ];
         for (mangled, readable) in cases {
             assert_eq!(demangle(mangled).as_deref(), Some(readable), "{mangled}");
