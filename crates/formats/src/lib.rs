@@ -143,7 +143,11 @@ mod tests {
     #[test]
     fn a_stream_without_a_format_is_explained() {
         let error = read(&mut &b"main;foo 3\n"[..]).unwrap_err();
-        assert_eq!(error.to_string(), "not a pprof file: it looks like text");
+        assert_eq!(
+            error.to_string(),
+            "not a pprof file: these are collapsed stacks; flamegraph.pl or inferno-flamegraph draw \
+             them, and https://www.speedscope.app shows them"
+        );
         assert_eq!(read(&mut io::empty()).unwrap_err().to_string(), "the file is empty");
     }
 }

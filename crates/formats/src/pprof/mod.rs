@@ -13,6 +13,7 @@ mod error;
 mod ids;
 mod input;
 mod legacy;
+mod others;
 #[cfg(test)]
 mod properties;
 mod read;

@@ -12,10 +12,10 @@ use super::decode::DecodedTables;
 use super::error::ReadError;
 use super::ids::Resolver;
 use super::input::{Input, InputLimits};
-use super::legacy;
 use super::source::Ahead;
 use super::times;
 use super::wire::{Cursor, FIXED64, FieldTag, LEN, VARINT};
+use super::{legacy, others};
 
 /// Reads a profile: `profile.proto`, with gzip around it or without.
 ///
@@ -58,7 +58,10 @@ fn read_input(mut input: Input) -> Result<Profile, ReadError> {
 fn guess(head: &[u8]) -> Option<String> {
     let text = |b: &u8| (0x20..0x7f).contains(b) || matches!(b, b'\n' | b'\r' | b'\t');
     let is_text = || head.len() >= 4 && head.iter().take(16).all(text);
-    legacy::guess(head).or_else(|| is_text().then(|| "it looks like text".to_owned()))
+    let known = || others::guess(head).map(str::to_owned);
+    legacy::guess(head)
+        .or_else(known)
+        .or_else(|| is_text().then(|| "it looks like text".to_owned()))
 }
 
 /// All contents of a file, before they are checked as a whole.

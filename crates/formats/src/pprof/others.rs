@@ -1,0 +1,187 @@
+//! Formats of other tools: identified, but not read, with what the user can do.
+
+/// Description of a file that is not a profile, by its first bytes, and the remedy.
+pub(super) fn guess(head: &[u8]) -> Option<&'static str> {
+    binary(head).or_else(|| {
+        let text = match str::from_utf8(head) {
+            Ok(text) => text,
+            Err(e) => str::from_utf8(&head[..e.valid_up_to()]).ok()?,
+        };
+        let text = text.trim_start_matches('\u{feff}').trim_start();
+        match text.as_bytes().first()? {
+            b'{' | b'[' => Some(json(text)),
+            b'<' => markup(text),
+            _ => plain(text),
+        }
+    })
+}
+
+fn binary(head: &[u8]) -> Option<&'static str> {
+    let starts = |magic: &[u8]| head.starts_with(magic);
+    Some(match head {
+        _ if starts(b"FLR\0") => {
+            "it is a Java flight recording (JFR); convert it with jfrconv -o pprof FILE out.pb.gz, \
+             of async-profiler"
+        }
+        _ if starts(b"go 1.") && head.get(..16).is_some_and(|head| head.ends_with(b"\0")) => {
+            "it is an execution trace of Go; go tool trace -pprof=sched FILE > out.pb.gz converts \
+             a part (net, sync, syscall or sched)"
+        }
+        _ if starts(b"PK\x03\x04") => "it is a zip archive; unpack it with unzip",
+        _ if head.get(257..262) == Some(b"ustar") => "it is a tar archive; unpack it with tar -x",
+        _ if starts(b"\x04\x22\x4d\x18") => "it is compressed with lz4; unpack it with lz4 -d",
+        _ if starts(b"SQLite format 3\0") => "it is an SQLite database",
+        _ if starts(b"\x89PNG") => "it is an image (PNG); prof reads the profile it was drawn from",
+        _ => return None,
+    })
+}
+
+/// JSON, by the keys at its beginning.
+fn json(text: &str) -> &'static str {
+    let has = |key: &str| text.contains(&format!("\"{key}\""));
+    if has("traceEvents") || has("ph") && (has("ts") || has("pid")) {
+        "it is a Chrome trace; open it in https://ui.perfetto.dev"
+    } else if text.contains("speedscope.app/file-format-schema") {
+        "it is a profile for speedscope; open it in https://www.speedscope.app"
+    } else if has("callFrame") && has("selfSize") {
+        "it is a heap profile of V8 (.heapprofile); open it in Chrome's developer tools"
+    } else if has("nodes") || has("callFrame") || has("timeDeltas") {
+        "it is a CPU profile of V8 (.cpuprofile); open it in Chrome's developer tools or \
+         https://www.speedscope.app, or record node with prof record -- node --perf-basic-prof"
+    } else if has("snapshot") {
+        "it is a heap snapshot of V8; open it in Chrome's developer tools"
+    } else if has("preprocessedProfileVersion") || has("meta") && has("interval") {
+        "it is a profile for Firefox; open it in https://profiler.firefox.com"
+    } else {
+        "it is JSON; prof reads the profile that it was made from"
+    }
+}
+
+fn markup(text: &str) -> Option<&'static str> {
+    if text.contains("<svg") || text.contains("DTD SVG") {
+        return Some(
+            "it is an SVG image, perhaps a flame graph; open it in a browser, prof reads the \
+             profile it was drawn from",
+        );
+    }
+    let is_html = ["<!doctype html", "<!DOCTYPE html", "<html"].iter().any(|s| text.contains(s));
+    is_html.then_some("it is a web page; open it in a browser")
+}
+
+fn plain(text: &str) -> Option<&'static str> {
+    let mut lines = text.lines();
+    let first = lines.next()?;
+    let key = |name: &str| text.lines().any(|line| line.starts_with(name));
+    Some(if text.starts_with("heap_v2/") {
+        "it is a heap profile of jemalloc; jeprof --svg PROGRAM FILE > out.svg draws it"
+    } else if first.starts_with("# callgrind format")
+        || key("creator: callgrind")
+        || key("events: ") && (key("version: ") || key("fn=") || key("cmd: "))
+    {
+        "it is a profile of valgrind (callgrind or cachegrind); callgrind_annotate FILE or \
+         kcachegrind show it"
+    } else if key("desc: ") && key("time_unit: ") {
+        "it is a profile of valgrind's massif; ms_print FILE shows it"
+    } else if key("PeriodType: ") {
+        "it is the text of go tool pprof -raw; give prof the profile itself"
+    } else if first.starts_with("File: ") || key("Showing nodes accounting for ") {
+        "it is the text of a report; give prof the profile itself"
+    } else if first.starts_with("# tracer: ") {
+        "it is a trace of ftrace; prof reads profiles only"
+    } else if is_perf_script(text) {
+        "it is the text of perf script; open it in https://profiler.firefox.com or \
+         https://www.speedscope.app, or record with prof record"
+    } else if is_collapsed(text) {
+        "these are collapsed stacks; flamegraph.pl or inferno-flamegraph draw them, and \
+         https://www.speedscope.app shows them"
+    } else {
+        return None;
+    })
+}
+
+/// A line with the name of a thread, its number, a time and an event, then indented frames, each
+/// with its address first.
+fn is_perf_script(text: &str) -> bool {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let mut lines = lines.skip_while(|line| line.trim().is_empty());
+    let header = lines.next().unwrap_or_default();
+    let is_time = |word: &str| {
+        let parts = word.strip_suffix(':').and_then(|word| word.split_once('.'));
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        parts.is_some_and(|(seconds, fraction)| digits(seconds) && digits(fraction))
+    };
+    let mut words = header.split_whitespace().skip(1).skip_while(|word| !is_time(word));
+    if words.next().is_some() {
+        return words.any(|word| word.ends_with(':'));
+    }
+    // Without times.
+    let frame = lines.next().unwrap_or_default();
+    let address = frame.split_whitespace().next().unwrap_or_default();
+    let is_address = address.len() >= 4 && address.bytes().all(|b| b.is_ascii_hexdigit());
+    header.trim_end().ends_with(':') && frame.starts_with([' ', '\t']) && is_address
+}
+
+/// Lines of frames separated by semicolons, with a number at the end.
+fn is_collapsed(text: &str) -> bool {
+    // The last line may be cut off.
+    let whole = text.rfind('\n').map_or(text, |end| &text[..end]);
+    let is_stack = |line: &str| {
+        let parts = line.rsplit_once(' ');
+        parts.is_some_and(|(stack, count)| !stack.is_empty() && count.parse::<f64>().is_ok())
+    };
+    let mut lines = whole.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut frames = lines.clone();
+    frames.any(|line| line.contains(';')) && lines.all(is_stack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_other_tools_are_named_with_a_remedy() {
+        let cases: &[(&[u8], &str)] = &[
+            (b"main;a;b 10\nmain;c 3\n", "collapsed stacks; flamegraph.pl"),
+            (b"main;a b (x.py:3);c 10\n", "collapsed stacks"),
+            (b"java;Main.run_[j] 10.5\nmain;cut o", "collapsed stacks"),
+            (b"heap_v2/1024\n  t*: 3: 1000 [0: 0]\n", "jemalloc; jeprof"),
+            (b"FLR\0\0\x02\0\0xxxx", "flight recording (JFR); convert it with jfrconv"),
+            (b"{\"nodes\":[],\"startTime\":1,\"samples\":[]}", "CPU profile of V8"),
+            (b"{\n  \"nodes\": [{\"id\":1,\"callFrame\":{", "CPU profile of V8"),
+            (b"{\"head\":{\"callFrame\":{},\"selfSize\":0", "heap profile of V8"),
+            (b"{\"snapshot\":{\"meta\":{\"node_fields\"", "heap snapshot of V8"),
+            (b"{\"traceEvents\":[{", "Chrome trace; open it"),
+            (b"[\n{\"name\":\"a\",\"ph\":\"X\",\"ts\":1", "Chrome trace"),
+            (b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\"}", "speedscope"),
+            (b"{\"meta\":{\"interval\":1,\"preprocessedProfileVersion\":4", "for Firefox"),
+            (b"{\"a\":1}", "it is JSON"),
+            (b"# callgrind format\nversion: 1\n", "callgrind_annotate FILE"),
+            (b"version: 1\ncreator: callgrind-3.19\n", "callgrind"),
+            (b"desc: --massif-out-file=x\ncmd: ./a\ntime_unit: i\n", "massif; ms_print"),
+            (b"desc: I1 cache: 32768 B\ncmd: ./a\nevents: Ir\nfl=a.c\n", "cachegrind"),
+            (b"go 1.22 trace\0\0\0\x01", "execution trace of Go; go tool trace"),
+            (b"<?xml version=\"1.0\"?>\n<!DOCTYPE svg PUBLIC \"-//W3C//DTD SVG 1.1//EN\"", "SVG"),
+            (b"<svg width=\"100\">", "SVG"),
+            (b"<!DOCTYPE html>\n<html>", "web page"),
+            (b"PeriodType: cpu nanoseconds\nPeriod: 1\n", "pprof -raw"),
+            (b"File: app\nType: cpu\n", "the text of a report"),
+            (
+                b"known 1234 100.123456:     250000 cpu-clock:uhH: \n\t  4011d6 bar+0x10 (/k)\n",
+                "perf script",
+            ),
+            (b"a b 12/13 [001] 5.000001: cycles:P:  \n\tffffffff81 x ([k])\n", "perf script"),
+            (
+                b"swapper     0 cycles:\n\tffffffff8106 native+0x6 ([kernel.kallsyms])\n",
+                "perf script",
+            ),
+            (b"PK\x03\x04\x14\0", "zip archive; unpack it"),
+        ];
+        for (head, what) in cases {
+            let found = guess(head).unwrap_or("nothing");
+            assert!(found.contains(what), "{}: {found}", String::from_utf8_lossy(head));
+        }
+        for other in ["hello world\n", "a;b\n", "", "1 2 3\n", "to be: or not\n  to be\n"] {
+            assert_eq!(guess(other.as_bytes()), None, "{other}");
+        }
+    }
+}
