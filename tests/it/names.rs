@@ -117,6 +117,35 @@ fn an_overwritten_binary_gives_no_names() {
     assert_eq!(read(dir.path().join("profile.pb.gz")).total_share("bar"), 0.0);
 }
 
+/// Of `/lib64/ld-linux-x86-64.so.2 ./known`, the kernel names the process for the linker.
+#[test]
+fn a_program_started_by_the_dynamic_linker_has_its_own_name() {
+    let linker = "/lib64/ld-linux-x86-64.so.2";
+    if !Path::new(linker).exists() {
+        return skip("the dynamic linker has another name here");
+    }
+    let dir = temp_dir();
+    let known = known().display().to_string();
+    let script = format!("cp {known} known-x; exec {linker} --library-path /lib ./known-x 0.5");
+    let (p, messages) = record(dir.path(), &script);
+    assert_known(&p, &messages);
+    assert!(p.label_share("process", "known-x") > 90.0, "{messages}");
+    let text = Prof::new(&dir, "report --stdio").run().ok().text();
+    assert!(text.starts_with("File: known-x\n"), "{text}");
+    // The same of a process that runs already.
+    let mut running = Command::new(linker);
+    let running = Running::start(running.arg("./known-x").arg("30").current_dir(&dir));
+    let maps = format!("/proc/{}/maps", running.pid());
+    while !std::fs::read_to_string(&maps).is_ok_and(|maps| maps.contains("/libc.so")) {
+        std::thread::yield_now();
+    }
+    Prof::new(&dir, &format!("record -F 999 -d 0.5 -p {}", running.pid())).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(p.label_values("process"), ["known-x"].into());
+    let text = Prof::new(&dir, "report --stdio").run().ok().text();
+    assert!(text.starts_with("File: known-x\n"), "{text}");
+}
+
 /// Only the mount namespace has the debug file, and it is gone when the recording ends.
 #[test]
 fn debug_files_of_another_mount_namespace_are_found() {

@@ -18,6 +18,7 @@ pub mod foreign;
 pub mod image;
 mod image_limits;
 pub mod jit;
+mod loader;
 pub mod maps;
 pub mod mmap;
 pub mod os;

@@ -12,6 +12,7 @@ use super::born::BornProcesses;
 use super::container::{self, Container};
 use super::image::Images;
 use super::jit::Jit;
+use super::loader;
 use super::maps::{Region, Regions, parse_line};
 use super::procfs::{self, Cgroup};
 use crate::record::{Mmap, Record};
@@ -54,8 +55,11 @@ pub struct Process {
     losses: u32,
     /// Number of regions above which they are read again.
     most_regions: usize,
-    /// First region with a path that was mapped by `execve`: the main binary.
+    /// First region with a path that was mapped by `execve`, or if that is a dynamic linker, the
+    /// first that it mapped: the main binary.
     pub main_image: Option<u32>,
+    /// The main binary is a dynamic linker, so far.
+    is_loader: bool,
 }
 
 impl Process {
@@ -286,7 +290,14 @@ impl ProcessTable {
         let process = self.process_mut(m.pid);
         if process.main_image.is_none() && deleted.starts_with('/') {
             process.main_image = Some(image);
+            process.is_loader = loader::is_loader(deleted);
+        } else if process.is_loader && deleted.starts_with('/') && !loader::is_loader(deleted) {
+            process.is_loader = false;
+            process.main_image = Some(image);
+            process.name = loader::comm_of(deleted).into();
+            self.renew_versions(m.pid);
         }
+        let process = self.process_mut(m.pid);
         Arc::make_mut(&mut process.regions).insert(region);
         if process.regions.len() > process.most_regions.max(MANY_REGIONS) {
             self.forget_unmapped(m.pid);
@@ -405,6 +416,14 @@ fn from_proc(pid: i32, images: &mut Images, jit: &mut Jit) -> Process {
         process.hidden = e.kind() == std::io::ErrorKind::PermissionDenied;
         Vec::new()
     });
+    let loaded = exe.and_then(|exe| loader::program_of(pid, exe));
+    let is_main = |path: &str| match &loaded {
+        Some(name) => loader::comm_of(path) == name,
+        None => exe == Some(path),
+    };
+    if let Some(name) = &loaded {
+        process.name = name.as_str().into();
+    }
     let regions = Arc::make_mut(&mut process.regions);
     for line in String::from_utf8_lossy(&maps).lines().filter_map(parse_line) {
         if !line.executable {
@@ -412,7 +431,7 @@ fn from_proc(pid: i32, images: &mut Images, jit: &mut Jit) -> Process {
         }
         jit.found(pid, &line);
         let image = images.intern(pid, line.path, &[], line.file);
-        if process.main_image.is_none() && exe == Some(line.path) {
+        if process.main_image.is_none() && is_main(line.path) {
             process.main_image = Some(image);
         }
         regions.insert(Region { start: line.start, end: line.end, offset: line.offset, image });
@@ -502,5 +521,30 @@ mod tests {
         assert_ne!(table.thread_mut(ThreadId::main_thread(child)).version, before);
         table.apply(&Record::Exit { pid: child, tid: child, time: 2 });
         assert_eq!(table.born_alive().count(), 0);
+    }
+
+    #[test]
+    fn a_program_started_by_the_dynamic_linker_is_the_main_binary() {
+        let mut table = ProcessTable::default();
+        let pid = i32::MAX;
+        table.apply(&Record::Comm { pid, tid: pid, exec: true, name: b"ld-linux-x86-64" });
+        let before = table.thread_mut(ThreadId::main_thread(pid)).version;
+        let mut start = 0x1000;
+        let mut map = |table: &mut ProcessTable, path: &[u8]| {
+            start += 0x1000;
+            let file = FileId { device: 1, inode: start };
+            let (len, offset, prot, build_id) = (0x1000, 0, 5, None);
+            let mmap = Mmap { pid, tid: pid, start, len, offset, prot, build_id, file, path };
+            table.apply(&Record::Mmap(mmap));
+            let main = table.process(pid).main_image.unwrap();
+            table.images.get(main).path.clone()
+        };
+        let linker = "/lib64/ld-linux-x86-64.so.2";
+        assert_eq!(map(&mut table, linker.as_bytes()), linker);
+        assert_eq!(map(&mut table, b"[vdso]"), linker);
+        assert_eq!(map(&mut table, b"/home/a/prog"), "/home/a/prog");
+        assert_eq!(map(&mut table, b"/lib/libc.so.6"), "/home/a/prog");
+        assert_eq!(&*table.process(pid).name, "prog");
+        assert_ne!(table.thread_mut(ThreadId::main_thread(pid)).version, before);
     }
 }
