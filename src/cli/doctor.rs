@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::examples;
 use crate::sampler::doctor::{Check, Feature, checks};
 use crate::sampler::permissions::Unlock;
-use sys::printed;
+use sys::{printed, procfs};
 
 /// Arguments of `prof doctor`.
 #[derive(Debug, clap::Args)]
@@ -19,6 +19,10 @@ pub struct Args {
 
 /// Runs `prof doctor`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    // All checks depend on it.
+    if !procfs::is_mounted() {
+        anyhow::bail!(procfs::NOT_MOUNTED);
+    }
     let checks = checks();
     let text = if args.json { json(&checks)? } else { table(&checks) };
     let mut out = printed::stdout();

@@ -138,6 +138,7 @@ pub fn main() -> ExitCode {
         Err(error) => return explain(&hints::with_hint(error)),
     };
     sys::mmap::outlive_cut_files();
+    sys::os::outlive_file_size_limit();
     let result = match cli.command {
         Command::Record(args) => record::run(*args),
         Command::Report(args) => report::run(*args),

@@ -11,7 +11,8 @@ use anyhow::{anyhow, bail};
 
 use profile::Profile;
 use sys::os;
-use sys::printed::{Charset, Clean};
+use sys::printed::{self, Charset, Clean};
+use sys::procfs;
 
 use formats::pprof;
 use place::{Found, OutputPlace, Refused};
@@ -79,6 +80,7 @@ impl Output {
         };
         let shown = path.to_path_buf();
         if path == Path::new("-") {
+            printed::check_stdout()?;
             return Ok(Output { shown, sink: Sink::Stdout, content });
         }
         let sink = Sink::open(path, mode).map_err(|refused| cannot_create(path, &refused))?;
@@ -231,6 +233,14 @@ fn cannot_write(path: &Path, e: io::Error) -> anyhow::Error {
             "cannot write {shown}: no space left on the device; free some, or choose another file \
              with -o"
         ),
+        ErrorKind::FileTooLarge => anyhow!(
+            "cannot write {shown}: it would exceed the limit of file sizes; raise that with \
+             ulimit -f"
+        ),
+        // A file without a name gets its name through /proc.
+        ErrorKind::NotFound if !procfs::is_mounted() => {
+            anyhow!("cannot write {shown}: {}", procfs::NOT_MOUNTED)
+        }
         _ => anyhow!("cannot write {shown}: {}", os::describe(&e)),
     }
 }
@@ -241,6 +251,9 @@ fn cannot_create(path: &Path, Refused { directory, error }: &Refused) -> anyhow:
     match error.kind() {
         ErrorKind::IsADirectory => {
             anyhow!("cannot write {shown}: it is a directory; choose a file with -o")
+        }
+        ErrorKind::NotFound if !procfs::is_mounted() => {
+            anyhow!("cannot write {shown}: {}", procfs::NOT_MOUNTED)
         }
         ErrorKind::NotFound if directory.is_dir() => anyhow!(
             "cannot write {shown}: no file can be created in {}; choose another directory with -o",

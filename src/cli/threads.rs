@@ -12,6 +12,7 @@ use super::{examples, usage};
 use crate::report::threads;
 use crate::sampler::{self, Interrupts, Target, types};
 use sys::printed::{self, Stderr};
+use sys::procfs;
 use view::{Granularity, View};
 
 /// Arguments of `prof threads`.
@@ -74,6 +75,9 @@ pub struct Args {
 
 /// Runs `prof threads`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if !procfs::is_mounted() {
+        anyhow::bail!(procfs::NOT_MOUNTED);
+    }
     let target = args.target()?;
     let mut output = args.output.as_deref().map(Output::create).transpose()?;
     let names = args.symbols.options()?;

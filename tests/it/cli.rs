@@ -6,6 +6,7 @@ use clap::CommandFactory;
 use prof::cli::Cli;
 
 use crate::common;
+use crate::common::system::needs_root;
 use crate::common::{Prof, Running, needs, read, temp_dir};
 
 /// The names of all subcommands that are not hidden, from their definition.
@@ -297,6 +298,51 @@ fn results_that_cannot_be_written_are_a_failure() {
         let line = "prof: cannot write standard output: no space left on the device";
         assert!(stderr.starts_with(line), "prof {args}: {stderr}");
     }
+}
+
+/// A shell's `>&-`. Where nothing is to be printed, it does not matter.
+#[test]
+fn a_closed_standard_output_is_a_failure() {
+    let dir = temp_dir();
+    Prof::new(&dir, "record -q").target("true", "").run().ok();
+    let run = |args: &str| {
+        let script = format!("exec \"$0\" {args} >&-");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_prof")]).current_dir(&dir);
+        command.output().unwrap()
+    };
+    for args in ["report --stdio", "report --json", "flame profile.pb.gz", "record -o - -- true"] {
+        let out = run(args);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "prof {args}: {stderr}");
+        let line = "prof: cannot write standard output: it is closed";
+        assert!(stderr.lines().any(|l| l == line), "prof {args}: {stderr}");
+    }
+    assert!(run("record -q -o other.pb.gz -- true").status.success());
+}
+
+#[test]
+fn a_missing_proc_is_named() {
+    if !needs(&["unshare", "umount"]) || !needs_root() {
+        return;
+    }
+    let dir = temp_dir();
+    Prof::new(&dir, "record -q").target("true", "").run().ok();
+    let run = |args: &str| {
+        let script = format!("umount -l /proc; exec \"$0\" {args}");
+        let mut command = Command::new("unshare");
+        let prof = env!("CARGO_BIN_EXE_prof");
+        command.args(["-m", "sh", "-c", &script, prof]).current_dir(&dir).output().unwrap()
+    };
+    for args in ["record -- true", "top --iterations 1", "threads -p 1", "doctor"] {
+        let out = run(args);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "prof {args}: {stderr}");
+        assert!(stderr.starts_with("prof: /proc is not mounted"), "prof {args}: {stderr}");
+        assert!(stderr.contains("mount -t proc proc /proc"), "prof {args}: {stderr}");
+    }
+    // A profile can be read without it.
+    assert!(run("report --stdio").status.success());
 }
 
 /// Names and paths of others are escaped in the terminal and in documents.

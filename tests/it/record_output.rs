@@ -96,6 +96,29 @@ fn a_full_disk_leaves_the_old_file_whole() {
     assert_eq!(names(&disk.path), ["filler", "profile.pb.gz"]);
 }
 
+/// The kernel's signal for it ends programs that do not expect it; the COMMAND still gets it.
+#[test]
+fn a_limit_of_file_sizes_is_reported_as_a_full_disk_is() {
+    let dir = temp_dir();
+    std::fs::write(dir.path().join("profile.pb.gz"), "old").unwrap();
+    let script = "ulimit -f 2; exec \"$0\" record -F 999 -- \"$@\"";
+    let run = |words: &[&str]| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_prof")]).args(words);
+        shell.current_dir(&dir).output().unwrap()
+    };
+    let recurse = target("recurse", Build::C).display().to_string();
+    let out = run(&[&recurse, "10", "0.3"]);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("cannot write profile.pb.gz: it would exceed"), "{stderr}");
+    assert_eq!(std::fs::read(dir.path().join("profile.pb.gz")).unwrap(), b"old");
+    assert_eq!(names(&dir), ["profile.pb.gz"]);
+    // 128 + SIGXFSZ.
+    let out = run(&["sh", "-c", "yes > big; echo ended by $?"]);
+    assert!(String::from_utf8_lossy(&out.stdout).contains("ended by 153"), "{out:?}");
+}
+
 #[test]
 fn a_full_device_is_refused_and_not_replaced() {
     let dir = temp_dir();

@@ -22,6 +22,43 @@ pub fn describe(error: &io::Error) -> String {
     }
 }
 
+/// Lets writes beyond the limit of file sizes (`ulimit -f`) fail instead of ending prof. Programs
+/// that prof starts are not affected.
+pub fn outlive_file_size_limit() {
+    extern "C" fn ignore(_: i32) {}
+    // SAFETY: sigaction is plain data for which zero is valid; the handler does nothing. Unlike an
+    // ignored signal, a handled one has its default again after `execve`.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_DFL
+        {
+            action.sa_sigaction = ignore as extern "C" fn(i32) as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGXFSZ, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Set before `main`: Rust opens /dev/null in place of a closed descriptor.
+static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: the C library calls it once, before `main`; it makes one system call.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CHECK_STDOUT: extern "C" fn() = check_stdout;
+
+extern "C" fn check_stdout() {
+    // SAFETY: it changes nothing.
+    let closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } < 0;
+    STDOUT_WAS_CLOSED.store(closed, Ordering::Relaxed);
+}
+
+/// True if prof was started without a standard output, as by `>&-`.
+pub fn stdout_was_closed() -> bool {
+    STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
+}
+
 /// Raises the soft limit of open files so that `needed` further ones can be opened.
 ///
 /// Returns the old and the new limit if it was raised.

@@ -9,6 +9,15 @@ use super::container::{self, Container};
 use crate::arch::PAGE;
 use crate::{ThreadId, os};
 
+/// Message for a missing `/proc`, as in a chroot or a minimal container.
+pub const NOT_MOUNTED: &str =
+    "/proc is not mounted, and prof reads processes there; mount it: mount -t proc proc /proc";
+
+/// True if `/proc` is mounted.
+pub fn is_mounted() -> bool {
+    std::path::Path::new("/proc/self/stat").exists()
+}
+
 /// Fields of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {

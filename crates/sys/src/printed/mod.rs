@@ -19,7 +19,7 @@ use std::io::{self, IsTerminal, Write};
 pub use charset::Charset;
 pub use lines::{Emphasis, Lines};
 pub use stderr::Stderr;
-pub use stdout::{Stdout, help, stdout};
+pub use stdout::{Stdout, check_stdout, help, stdout};
 
 /// Replacement for a character that is not shown.
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;

@@ -45,6 +45,11 @@ fn named(e: io::Error) -> io::Error {
             "cannot write standard output: no space left on the device; free some, or redirect it \
              elsewhere",
         ),
+        ErrorKind::FileTooLarge => io::Error::new(
+            e.kind(),
+            "cannot write standard output: it would exceed the limit of file sizes; raise that \
+             with ulimit -f",
+        ),
         kind => {
             let what = crate::os::describe(&e);
             io::Error::new(kind, format!("cannot write standard output: {what}"))
@@ -52,8 +57,21 @@ fn named(e: io::Error) -> io::Error {
     }
 }
 
+/// The error of writing to a standard output that was closed when prof was started.
+///
+/// # Errors
+///
+/// It was.
+pub fn check_stdout() -> io::Result<()> {
+    if crate::os::stdout_was_closed() {
+        return Err(io::Error::other("cannot write standard output: it is closed"));
+    }
+    Ok(())
+}
+
 impl<W: Write> Write for Named<W> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        check_stdout()?;
         self.0.write(buf).map_err(named)
     }
 
