@@ -246,7 +246,7 @@ pub fn encode_frames(resolved: &AddressFrames) -> Vec<u8> {
         }
     }
     out.byte(u8::from(resolved.incomplete.is_some()));
-    resolved.incomplete.iter().for_each(|why| reason(&mut out, why));
+    resolved.incomplete.iter().for_each(|why| out.bytes(why.code().as_bytes()));
     out.0
 }
 
@@ -275,7 +275,7 @@ pub fn parse_frames(body: &[u8], addresses: usize) -> Option<AddressFrames> {
         resolved.push(frames.drain(..));
     }
     if body.byte()? != 0 {
-        resolved.incomplete = Some(reason_in(&mut body)?);
+        resolved.incomplete = Some(cause_in(&mut body)?);
     }
     Some(resolved)
 }
@@ -283,38 +283,18 @@ pub fn parse_frames(body: &[u8], addresses: usize) -> Option<AddressFrames> {
 /// Body of a failure.
 pub fn failure(why: &Cause) -> Vec<u8> {
     let mut out = BodyWriter::default();
-    reason(&mut out, why);
+    out.bytes(why.code().as_bytes());
     out.0
 }
 
 /// Decodes a failure.
 pub fn parse_failure(body: &[u8]) -> Option<Cause> {
-    reason_in(&mut BodyReader(body))
+    cause_in(&mut BodyReader(body))
 }
 
-fn reason(out: &mut BodyWriter, why: &Cause) {
-    let (kind, text) = match why {
-        Cause::Cut => (1, ""),
-        Cause::PartMissing(file) => (2, file.as_str()),
-        Cause::Unreadable(error) => (3, error.as_str()),
-        Cause::Damaged(error) => (4, error.as_str()),
-        other => return reason(out, &Cause::Damaged(other.to_string())),
-    };
-    out.byte(kind);
-    out.bytes(text.as_bytes());
-}
-
-fn reason_in(body: &mut BodyReader<'_>) -> Option<Cause> {
-    let kind = body.byte()?;
-    let text = body.bytes()?;
-    let text = std::str::from_utf8(text).ok()?.to_owned();
-    Some(match kind {
-        1 => Cause::Cut,
-        2 => Cause::PartMissing(text),
-        3 => Cause::Unreadable(text),
-        4 => Cause::Damaged(text),
-        _ => return None,
-    })
+/// A cause in the form that it has in files.
+fn cause_in(body: &mut BodyReader<'_>) -> Option<Cause> {
+    Some(Cause::from_code(std::str::from_utf8(body.bytes()?).ok()?))
 }
 
 #[cfg(test)]
@@ -345,7 +325,8 @@ mod tests {
         assert_eq!(all(&got), all(&sent));
         assert_eq!(got.incomplete, sent.incomplete);
         assert!(parse_frames(&body, 2).is_none(), "frames to another request");
-        for why in [Cause::Cut, Cause::Damaged("x".into()), Cause::Unreadable("y".into())] {
+        let with_text = [Cause::Damaged("x: y".into()), Cause::Unreadable("y".into())];
+        for why in [Cause::Cut, Cause::NotElf, Cause::TooLong(7)].into_iter().chain(with_text) {
             assert_eq!(parse_failure(&failure(&why)), Some(why));
         }
     }
