@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::output::Output;
 use super::progress::Progress;
 use super::record::{self, Recorded};
+use crate::report::advice::interpreters;
 use crate::report::locks::{self, LockWaits};
 use crate::sampler::{Interrupts, Note, Recording};
 use formats::pprof;
@@ -73,6 +74,8 @@ pub fn name(
             status.missed = status.missed.or_else(|| found.outcome.errors.first().cloned());
         }
         status.run_time_code = add_outcome(found, &profile, &mut diagnostics);
+        status.interpreter = interpreters::hidden_functions(&profile);
+        diagnostics.notes.extend(status.interpreter.clone());
     } else {
         diagnostics.unsymbolized = symbols::unsymbolized(&profile);
     }
@@ -88,6 +91,7 @@ pub fn name(
         names: status.complete,
         names_missed: status.missed,
         run_time_code: status.run_time_code,
+        interpreter: status.interpreter,
         notes_of_names,
         exit,
         running,
@@ -103,6 +107,8 @@ struct LookupStatus {
     missed: Option<String>,
     /// The remedy for code that was made at run time, if much of it has no names.
     run_time_code: Option<String>,
+    /// The line about an interpreter.
+    interpreter: Option<String>,
 }
 
 impl LookupStatus {

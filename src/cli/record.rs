@@ -64,7 +64,10 @@ pub struct Recorded {
     pub names_missed: Option<String>,
     /// Advice for names of code that was made at run time, if much of it has none.
     pub run_time_code: Option<String>,
-    /// The notes of the lookup of names, with both of these.
+    /// The line about the interpreter in which most samples are, whose programs' functions are not
+    /// in the profile.
+    pub interpreter: Option<String>,
+    /// The notes of the lookup of names, with all of these.
     pub notes_of_names: Vec<String>,
     /// The exit status of the COMMAND, if it has ended.
     pub exit: Option<ExitStatus>,

@@ -10,7 +10,7 @@ use super::record::Recorded;
 use crate::report::advice;
 use crate::sampler::notes::{LossRemedy, UncoveredTime, matters};
 use crate::sampler::{Importance, Note};
-use profile::{BinaryShare, Diagnostics};
+use profile::{BinaryShare, Diagnostics, Profile};
 use view::{Granularity, View};
 
 /// The amount of output on standard error.
@@ -72,7 +72,8 @@ impl<'a> Summary<'a> {
         let lines = if verbose {
             vec![self.figures()]
         } else {
-            vec![self.figures(), self.losses(), self.names(), self.notes()]
+            let names = self.names().or_else(|| self.interpreter().cloned());
+            vec![self.figures(), self.losses(), names, self.notes()]
         };
         lines.iter().flatten().try_for_each(|line| writeln!(err, "prof: {line}"))?;
         if verbose {
@@ -89,7 +90,7 @@ impl<'a> Summary<'a> {
             return self.names_of_worst().map_or(Ok(()), |line| writeln!(err, "prof: {line}"));
         }
         if *names {
-            let whole = most_truncated(&self.recorded.diagnostics);
+            let whole = most_truncated(profile, &self.recorded.diagnostics);
             quality::summary(err, profile, self.file.as_deref(), whole)?;
         }
         Ok(())
@@ -144,8 +145,8 @@ impl<'a> Summary<'a> {
             let most = d.truncated.iter().max_by_key(|(_, n)| n).map(|(why, _)| *why);
             let why = most.map_or(String::new(), |why| format!(" ({})", why.code()));
             lost.push(format!("{share} of the stacks are truncated{why}"));
-            remedies
-                .push(most.filter(|why| advice::can_be_whole(*why)).and_then(advice::whole_stacks));
+            let of_profile = |why| advice::whole_stacks_of(&self.recorded.profile, why);
+            remedies.push(most.filter(|why| advice::can_be_whole(*why)).and_then(of_profile));
         }
         if matters(d.folded, d.samples) {
             let share = percent(d.folded, d.samples);
@@ -171,11 +172,18 @@ impl<'a> Summary<'a> {
         self.worst().is_none_or(|b| advice::is_memory(&b.binary)).then(|| hint.clone())
     }
 
+    /// The line about an interpreter, unless another binary lacks more names.
+    fn interpreter(&self) -> Option<&String> {
+        let worst = self.worst().is_none_or(|b| advice::interpreters::is_interpreter(&b.binary));
+        self.recorded.interpreter.as_ref().filter(|_| worst && self.recorded.names)
+    }
+
     /// The share of samples without a name, if it is large and nothing else explains it, and the
     /// command that helps most.
     fn names_of_worst(&self) -> Option<String> {
         let Recorded { profile, diagnostics: d, .. } = self.recorded;
-        let worst = self.worst().filter(|_| self.recorded.names && self.names().is_none())?;
+        let is_reported = || self.names().is_some() || self.interpreter().is_some();
+        let worst = self.worst().filter(|_| self.recorded.names && !is_reported())?;
         let word = self.file.as_ref().map(|file| super::shell_word(file).into_owned());
         let how = advice::binaries::for_names(profile, word, &worst.binary);
         let how = how.map_or(String::new(), |how| format!("; for names: {how}"));
@@ -206,13 +214,14 @@ impl<'a> Summary<'a> {
     /// the rest.
     fn notes(&self) -> Option<String> {
         let Recorded { notes, notes_of_names, names_missed, run_time_code, .. } = self.recorded;
+        let interpreter = self.recorded.interpreter.as_ref();
         let is_lost = |note: &Note| note.is_loss() && self.loses_samples();
         let rest = notes.at_end.iter();
         let rest: Vec<&Note> =
             rest.filter(|note| !is_lost(note) && uncovered_time(note).is_none()).collect();
         let first = rest.iter().min_by_key(|note| note.importance());
         let first = first.filter(|note| note.importance() < Importance::Detail);
-        let printed = [names_missed.as_ref(), run_time_code.as_ref()];
+        let printed = [names_missed.as_ref(), run_time_code.as_ref(), interpreter];
         let of_names = notes_of_names.iter().filter(|note| !printed.contains(&Some(note)));
         let more = match (rest.len() + of_names.count(), first) {
             (0, _) | (1, Some(_)) => None,
@@ -247,7 +256,7 @@ impl<'a> Summary<'a> {
             };
             writeln!(err, "prof: {} lost{not_kept}, {} throttled{pause}", d.lost, d.throttled)?;
         }
-        truncated(err, d)?;
+        truncated(err, profile, d)?;
         if d.folded > 0 {
             writeln!(err, "prof: {} stacks were cut: too many distinct ones", d.folded)?;
         }
@@ -295,7 +304,7 @@ pub fn written(
 }
 
 /// The number of truncated stacks, by reason, and what would help most of them.
-fn truncated(err: &mut impl Write, d: &Diagnostics) -> io::Result<()> {
+fn truncated(err: &mut impl Write, profile: &Profile, d: &Diagnostics) -> io::Result<()> {
     if d.truncated_total() == 0 {
         return Ok(());
     }
@@ -309,13 +318,14 @@ fn truncated(err: &mut impl Write, d: &Diagnostics) -> io::Result<()> {
         percent(d.truncated_total(), d.user_stacks),
         why.join(", ")
     )?;
-    most_truncated(d).iter().try_for_each(|how| writeln!(err, "prof: {how}"))
+    most_truncated(profile, d).iter().try_for_each(|how| writeln!(err, "prof: {how}"))
 }
 
 /// What would help most of the truncated stacks.
-fn most_truncated(d: &Diagnostics) -> Option<String> {
+fn most_truncated(profile: &Profile, d: &Diagnostics) -> Option<String> {
     let most = d.truncated.iter().max_by_key(|(_, n)| n);
-    most.and_then(|(why, _)| advice::whole_stacks(*why)).filter(|_| d.truncated_total() > 0)
+    most.and_then(|(why, _)| advice::whole_stacks_of(profile, *why))
+        .filter(|_| d.truncated_total() > 0)
 }
 
 /// The share of `all` samples that have no name, and where most of them are.

@@ -193,11 +193,7 @@ impl fmt::Display for Cause {
             Cause::KernelRebooted => {
                 f.write_str("recorded before the last boot, which moved the kernel's addresses")
             }
-            Cause::PerfMapMissing => f.write_str(
-                "no perf map: start node with --perf-basic-prof, java with \
-                 -XX:+DumpPerfMapAtExit or jcmd PID Compiler.perfmap, python3 with -X perf, php \
-                 with -d opcache.jit_debug=0x10",
-            ),
+            Cause::PerfMapMissing => f.write_str("no perf map: its compiler wrote none"),
             Cause::PerfMapNewer => f.write_str(
                 "the file that names it was made or changed after the recording, and is not that of \
                  a process that still runs",

@@ -33,6 +33,7 @@ fn recorded(diagnostics: Diagnostics) -> Recorded {
         names: true,
         names_missed: None,
         run_time_code: None,
+        interpreter: None,
         notes_of_names: Vec::new(),
         exit: None,
         running: None,

@@ -11,7 +11,7 @@ use view::{Coverage, Covered, Granularity, View};
 pub fn advisor(view: &View, coverage: &Coverage, file: Option<String>) -> Advisor {
     let lacking = coverage.binaries.iter().filter(|b| lacks(b) != Lacks::default());
     let files: Vec<&str> = lacking.map(|b| view.profile.str(b.file)).collect();
-    Advisor::new(&files, file)
+    Advisor::new(&files, view.profile, file)
 }
 
 /// The remedies for a binary, one sentence each.
@@ -41,7 +41,7 @@ pub fn for_names(profile: &Profile, file: Option<String>, of: &str) -> Option<St
     let binary = coverage.binaries.iter().find(|b| profile.str(b.file) == of)?;
     let why = binary.why.iter().map(|gap| &gap.cause).collect();
     let missing = Missing { names: true, why, ..Missing::default() };
-    Advisor::new(&[of], file).for_names(of, profile.str(binary.build_id), &missing)
+    Advisor::new(&[of], profile, file).for_names(of, profile.str(binary.build_id), &missing)
 }
 
 /// The gaps of a binary that concern more than a few of its frames.

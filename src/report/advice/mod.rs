@@ -1,14 +1,15 @@
 //! Remedies for missing names, source lines and parts of stacks, as commands that a user can type.
 
 pub mod binaries;
+pub mod interpreters;
 mod packages;
 pub mod run_time;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use packages::{Archive, Distribution, Package, Servers};
-use profile::{Cause, Truncation};
-use run_time::RunTime;
+use profile::{Cause, Profile, Truncation};
+use run_time::{Compilers, RunTime};
 use sys::jit::file_names::is_compilers_file;
 use sys::os;
 
@@ -60,8 +61,10 @@ pub struct Advisor {
     packages: FxHashMap<String, Package>,
     /// Sources of their debug files.
     distribution: Distribution,
-    /// The compilers of run-time code among the binaries.
-    run_times: Vec<RunTime>,
+    /// The compilers of run-time code, by the file or memory of their code.
+    run_times: FxHashMap<String, Vec<RunTime>>,
+    /// Interpreters whose programs' functions are not in the profile.
+    hiding: FxHashSet<String>,
 }
 
 /// Whether a path represents memory that holds run-time code, not a file.
@@ -71,20 +74,39 @@ pub fn is_memory(file: &str) -> bool {
 }
 
 impl Advisor {
-    /// For the binaries with these paths, of the profile in the file `profile`, if there is one.
-    pub fn new(files: &[&str], profile: Option<String>) -> Advisor {
-        let packages = packages::packages(files);
-        let mut run_times: Vec<_> = files.iter().filter_map(|f| RunTime::of_binary(f)).collect();
-        run_times.sort_unstable();
-        run_times.dedup();
-        Advisor { profile, packages, distribution: Distribution::of_this_system(), run_times }
+    /// For the binaries with these paths, of a profile, which is in the file `file` if there is
+    /// one.
+    pub fn new(files: &[&str], profile: &Profile, file: Option<String>) -> Advisor {
+        let compilers = Compilers::of(profile);
+        let run_times = |file: &&str| {
+            let found = profile.strings.find(file).into_iter();
+            ((*file).to_owned(), found.flat_map(|id| compilers.of_file(id)).collect())
+        };
+        let hides = |file: &&&str| interpreters::hides(profile, file);
+        Advisor {
+            profile: file,
+            packages: packages::packages(files),
+            distribution: Distribution::of_this_system(),
+            run_times: files.iter().map(run_times).collect(),
+            hiding: files.iter().filter(hides).map(|file| (*file).to_owned()).collect(),
+        }
+    }
+
+    fn run_times_of(&self, file: &str) -> &[RunTime] {
+        self.run_times.get(file).map_or(&[], Vec::as_slice)
     }
 
     /// The remedies for the gaps of the binary `file`, as sentences.
     pub fn remedies(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Vec<String> {
         let mut out = Vec::new();
+        out.extend(self.hiding.get(file).and_then(|file| interpreters::remedy(file)));
         if missing.names || missing.lines {
-            let what = if missing.names { "for names: " } else { "for source lines: " };
+            let what = match (missing.names, interpreters::is_interpreter(file)) {
+                (true, false) => "for names: ",
+                (true, true) => "for names of the interpreter's own functions: ",
+                (false, false) => "for source lines: ",
+                (false, true) => "for source lines of the interpreter: ",
+            };
             let Remedies { prerequisite, mut of_binary, fetch } =
                 self.for_binary(file, build_id, missing);
             if let Some(first) = of_binary.first_mut() {
@@ -95,7 +117,7 @@ impl Advisor {
             out.extend(fetch.map(|fetch| format!("or, for all such: {fetch}")));
         }
         out.extend(missing.ends.iter().find_map(|why| match *why {
-            Truncation::RunTimeCode => Some(self.run_time_stacks()),
+            Truncation::RunTimeCode => self.run_time_stacks(file),
             why => whole_stacks(why),
         }));
         out
@@ -108,13 +130,16 @@ impl Advisor {
         fetch.or(prerequisite.map(|first| first.brief)).or(of_binary.into_iter().next())
     }
 
-    /// The remedy for stacks that end in run-time code.
-    fn run_time_stacks(&self) -> String {
-        let remedies: Vec<_> = self.run_times.iter().filter_map(|r| r.whole_stacks()).collect();
-        match remedies.as_slice() {
-            [] => format!("for whole stacks: {}", run_time::KEEP_FRAME_POINTERS),
-            remedies => format!("for whole stacks: {}", remedies.join("; ")),
-        }
+    /// The remedy for stacks that end in the run-time code of this file.
+    fn run_time_stacks(&self, file: &str) -> Option<String> {
+        let run_times = self.run_times_of(file);
+        let remedies: Vec<_> = run_times.iter().filter_map(|r| r.whole_stacks()).collect();
+        let remedy = match (run_times, remedies.as_slice()) {
+            ([], _) => run_time::KEEP_FRAME_POINTERS.to_owned(),
+            (_, []) => return None,
+            (_, remedies) => remedies.join("; "),
+        };
+        Some(format!("for whole stacks: {remedy}"))
     }
 
     fn for_binary(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Remedies {
@@ -122,11 +147,13 @@ impl Advisor {
             let hidden = missing.names.then_some("as root: sysctl kernel.kptr_restrict=0");
             return Remedies::of_binary(hidden.into_iter().map(str::to_owned).collect());
         }
-        if file.starts_with('[') || file.is_empty() || is_compilers_file(file) {
+        let lacks_map = missing.why.contains(&&Cause::PerfMapMissing);
+        let is_without_remedy = file.starts_with('[') || file.is_empty();
+        if is_without_remedy || is_compilers_file(file) && !lacks_map {
             return Remedies::default();
         }
-        if is_memory(file) {
-            let mut names: Vec<_> = self.run_times.iter().map(|r| r.names(None)).collect();
+        if is_memory(file) || is_compilers_file(file) {
+            let mut names: Vec<_> = self.run_times_of(file).iter().map(|r| r.names(None)).collect();
             if names.is_empty() {
                 names.push(run_time::WRITE_PERF_MAP.to_owned());
             }
@@ -246,8 +273,19 @@ pub fn can_be_whole(why: Truncation) -> bool {
     )
 }
 
-/// The remedy for stacks that are truncated for this reason, as a sentence.
-pub fn whole_stacks(why: Truncation) -> Option<String> {
+/// The remedy for the stacks of a profile that are truncated for this reason, as a sentence.
+pub fn whole_stacks_of(profile: &Profile, why: Truncation) -> Option<String> {
+    match why {
+        Truncation::RunTimeCode => {
+            let remedy = Compilers::of(profile).whole_stacks();
+            remedy.map(|remedy| format!("for whole stacks: {remedy}"))
+        }
+        why => whole_stacks(why),
+    }
+}
+
+/// The same without a profile.
+fn whole_stacks(why: Truncation) -> Option<String> {
     let remedy = match why {
         Truncation::SmallDump => "prof record -g dwarf,65528 (up to -F 999, the default)",
         Truncation::DumpTooSmall => too_small(os::uid()),
@@ -319,156 +357,4 @@ fn hidden_mappings(user: u32) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn root_is_not_advised_to_be_root() {
-        assert!(!hidden_mappings(0).contains("root") && !too_small(0).contains("root"));
-        assert!(hidden_mappings(1000).contains("record as root"));
-    }
-
-    fn of(file: &str, missing: &Missing<'_>) -> Vec<String> {
-        Advisor::new(&[file], None).remedies(file, "abc", missing)
-    }
-
-    #[test]
-    fn a_binary_without_gaps_has_no_remedies() {
-        assert!(of("/bin/ls", &Missing::default()).is_empty());
-    }
-
-    #[test]
-    fn programs_are_built_with_debug_information_and_packages_get_theirs_installed() {
-        let missing = Missing {
-            names: true,
-            lines: true,
-            ends: vec![Truncation::SmallDump],
-            why: Vec::new(),
-        };
-        let own = of("/no/such/program", &missing);
-        assert!(own[0].contains("-g") && own[0].contains("do not strip"), "{own:?}");
-        assert!(own[1].contains("-g dwarf"), "{own:?}");
-        let lines = Missing { lines: true, ..Missing::default() };
-        let url = "https://symbols.example";
-        let add = "apt-get update";
-        let mut debian = Advisor {
-            profile: Some("x.pb.gz".into()),
-            distribution: Distribution {
-                servers: Some(Servers::Url(url.to_owned())),
-                archive: Archive::Add(add.to_owned()),
-            },
-            ..Advisor::default()
-        };
-        let package = |name: &str, of_distribution| Package {
-            name: name.to_owned(),
-            version: "1.2-3x".to_owned(),
-            maintainer: "Their Vendor".to_owned(),
-            of_distribution,
-        };
-        debian.packages.insert("/bin/x".into(), package("dpkg", true));
-        assert_eq!(
-            debian.remedies("/bin/x", "abc", &lines),
-            [
-                "once, as root: apt-get update",
-                "for source lines: apt-get install dpkg-dbgsym && prof symbolize --force x.pb.gz",
-                "or, for all such: prof symbolize --force \
-                 --debuginfod=https://symbols.example x.pb.gz"
-            ]
-        );
-        let best = |debian: &Advisor| debian.for_names("/bin/x", "abc", &missing).unwrap();
-        assert_eq!(
-            best(&debian),
-            "prof symbolize --force --debuginfod=https://symbols.example x.pb.gz"
-        );
-        debian.distribution.servers = Some(Servers::Environment);
-        assert_eq!(best(&debian), "prof symbolize --force x.pb.gz --debuginfod");
-        debian.distribution.servers = None;
-        assert_eq!(
-            best(&debian),
-            "apt-get install dpkg-dbgsym, once its repository is enabled \
-             (prof report --coverage x.pb.gz)"
-        );
-        debian.distribution.archive = Archive::Unknown;
-        let unknown = debian.remedies("/bin/x", "abc", &lines);
-        assert!(unknown[0].starts_with("once: enable your distribution's"), "{unknown:?}");
-        assert!(unknown[1].contains("apt-get install dpkg-dbgsym"), "{unknown:?}");
-        debian.distribution.archive = Archive::Enabled;
-        let install = "apt-get install dpkg-dbgsym && prof symbolize --force x.pb.gz";
-        assert_eq!(best(&debian), install);
-        debian.packages.insert("/bin/x".into(), package("libc6", true));
-        let libc = debian.remedies("/bin/x", "", &lines);
-        let install = "for source lines: apt-get install libc6-dbg && \
-                       prof symbolize --force x.pb.gz";
-        assert_eq!(libc, [install]);
-        // Debian has no debug symbols of packages from others.
-        debian.packages.insert("/bin/x".into(), package("nodejs", false));
-        let vendor = debian.remedies("/bin/x", "abc", &lines);
-        assert_eq!(
-            vendor,
-            ["for source lines: the debug symbols of nodejs 1.2-3x come from its vendor (Their \
-              Vendor); when they are in a directory: \
-              prof symbolize --force --symbol-path DIR x.pb.gz"]
-        );
-    }
-
-    #[test]
-    fn each_compiler_of_run_time_code_has_its_own_advice() {
-        let missing =
-            Missing { names: true, ends: vec![Truncation::RunTimeCode], ..Missing::default() };
-        let of = |binary: &str, memory: &str| {
-            Advisor::new(&[binary], None).remedies(memory, "", &missing).join("; ")
-        };
-        for (binary, memory, remedy) in [
-            ("/usr/lib/jvm/lib/server/libjvm.so", "//anon", "-XX:+PreserveFramePointer"),
-            ("/usr/bin/php8.2", "/dev/zero", "opcache.jit_debug=0x10"),
-            ("/usr/bin/php8.2", "/dev/zero", "opcache.jit=disable"),
-            ("/usr/bin/luajit", "//anon", "-joff"),
-            ("/usr/bin/node", "//anon", "--perf-basic-prof"),
-            ("/opt/other", "//anon", "keep frame pointers"),
-        ] {
-            let all = of(binary, memory);
-            assert!(all.contains(remedy), "{binary}: {all}");
-            assert!(!all.contains("-g"), "{binary}: {all}");
-            let java =
-                binary.contains("jvm") || binary.contains("other") || binary.contains("node");
-            assert!(java || !all.contains("java"), "{binary}: {all}");
-        }
-    }
-
-    #[test]
-    fn code_without_unwind_information_is_built_with_it() {
-        let missing = Missing { ends: vec![Truncation::Uncovered], ..Missing::default() };
-        let all = of("/no/such/program", &missing);
-        assert!(all[0].contains("-fasynchronous-unwind-tables"), "{all:?}");
-    }
-
-    #[test]
-    fn a_recorded_reason_has_a_remedy_of_its_own() {
-        let reasons = [
-            (Cause::PartMissing("x.dwo".into()), "put the missing file"),
-            (Cause::OtherDebugFile("/x.debug".into()), "(build ID abc)"),
-            (Cause::FileMissing, "put the recorded build (build ID abc)"),
-            (Cause::Changed, "record again"),
-            (Cause::Damaged(".debug_line: version 7".into()), "it is damaged"),
-        ];
-        for (why, way) in reasons {
-            let missing = Missing { lines: true, why: vec![&why], ..Missing::default() };
-            let found = of("/no/such/program", &missing);
-            assert!(found.len() == 1 && found[0].contains(way), "{found:?}");
-            assert!(!found[0].contains("-g"), "{found:?}");
-        }
-    }
-
-    #[test]
-    fn a_binary_that_was_replaced_is_searched_for_and_not_built_again() {
-        let why = Cause::BuildIdDiffers { found: String::new() };
-        let missing = Missing { names: true, lines: true, ends: Vec::new(), why: vec![&why] };
-        assert_eq!(
-            of("/no/such/program", &missing),
-            [
-                "for names: put the recorded build (build ID abc) into a directory: record again with \
-              --symbol-path DIR"
-            ]
-        );
-    }
-}
+mod tests;

@@ -1,11 +1,107 @@
 //! Remedies for run-time code: the options of its compilers that give it names and whole stacks.
 
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use profile::{LabelValue, LocationId, MappingId, Profile, StrId, Truncation, label};
+use sys::jit::file_names::is_compilers_file;
+
 /// The remedy for code without names if its compiler is not recognized.
 pub const WRITE_PERF_MAP: &str = "let the program write a perf map, /tmp/perf-PID.map";
 
 /// The remedy for stacks that end in run-time code if its compiler is not recognized.
-pub const KEEP_FRAME_POINTERS: &str = "let the compiler of the run-time code keep frame pointers \
-                                       (java: -XX:+PreserveFramePointer), or run without it";
+pub const KEEP_FRAME_POINTERS: &str =
+    "let the compiler of the run-time code keep frame pointers, or run without it";
+
+/// The compilers of the run-time code in a profile.
+#[derive(Debug, Default)]
+pub struct Compilers {
+    /// By the file of the code: a perf map, a jitdump, or memory without a file.
+    of_file: FxHashMap<StrId, BTreeSet<RunTime>>,
+    /// Of stacks that are truncated in such code, with the sum of their values.
+    of_truncated: FxHashMap<RunTime, u64>,
+}
+
+impl Compilers {
+    /// Recognizes them by the binaries in the same stacks, else in those of the same process, else
+    /// by the name of the process.
+    pub fn of(profile: &Profile) -> Compilers {
+        let mut compilers = Compilers::default();
+        let files: Vec<(bool, Option<RunTime>)> = profile
+            .mappings
+            .iter()
+            .map(|mapping| {
+                let file = profile.str(mapping.file);
+                let is_run_time = is_compilers_file(file) || is_made_in_memory(file);
+                (is_run_time, RunTime::of_binary(file))
+            })
+            .collect();
+        if !files.iter().any(|(is_run_time, _)| *is_run_time) {
+            return compilers;
+        }
+        let frame = profile.strings.find(&Truncation::RunTimeCode.frame_name());
+        let key = profile.strings.find(label::PROCESS);
+        let process_of = |labels| match key.and_then(|key| profile.labels.value(labels, key)) {
+            Some(LabelValue::Str(name)) => Some(name),
+            _ => None,
+        };
+        let mappings_of = |stack| {
+            let locations = profile.stacks.get(stack).iter();
+            locations.filter_map(|l| profile.locations[l.0 as usize].mapping)
+        };
+        let mut of_process: FxHashMap<StrId, RunTime> = FxHashMap::default();
+        for sample in &profile.samples {
+            let found = mappings_of(sample.stack).find_map(|mapping| files[mapping.0 as usize].1);
+            if let (Some(found), Some(process)) = (found, process_of(sample.labels)) {
+                of_process.entry(process).or_insert(found);
+            }
+        }
+        for (row, sample) in profile.samples.iter().enumerate() {
+            let is_run_time = |mapping: &MappingId| files[mapping.0 as usize].0;
+            if !mappings_of(sample.stack).any(|mapping| is_run_time(&mapping)) {
+                continue;
+            }
+            let process = process_of(sample.labels);
+            let found = mappings_of(sample.stack)
+                .find_map(|mapping| files[mapping.0 as usize].1)
+                .or_else(|| of_process.get(&process?).copied())
+                .or_else(|| RunTime::of_process(profile.str(process?)));
+            let Some(found) = found else { continue };
+            for mapping in mappings_of(sample.stack).filter(is_run_time) {
+                let file = profile.mappings[mapping.0 as usize].file;
+                compilers.of_file.entry(file).or_default().insert(found);
+            }
+            let lines = |l: &LocationId| profile.lines_of(*l).iter();
+            let root = profile.stacks.get(sample.stack).iter().flat_map(lines);
+            let mut names = root.map(|line| profile.functions[line.function.0 as usize].name);
+            if frame.is_some_and(|frame| names.any(|name| name == frame)) {
+                let value = profile.values_of(row).first().copied().unwrap_or_default();
+                let sum = compilers.of_truncated.entry(found).or_default();
+                *sum = sum.saturating_add(u64::try_from(value).unwrap_or_default());
+            }
+        }
+        compilers
+    }
+
+    /// Those of the code in this file.
+    pub fn of_file(&self, file: StrId) -> impl Iterator<Item = RunTime> + '_ {
+        self.of_file.get(&file).into_iter().flatten().copied()
+    }
+
+    /// The remedy for most of the stacks that are truncated in run-time code.
+    pub fn whole_stacks(&self) -> Option<&'static str> {
+        let most = self.of_truncated.iter().max_by_key(|(run_time, n)| (**n, **run_time));
+        most.map_or(Some(KEEP_FRAME_POINTERS), |(run_time, _)| run_time.whole_stacks())
+    }
+}
+
+/// True for memory without a file in which compilers put their code.
+fn is_made_in_memory(file: &str) -> bool {
+    ["//anon", "[anon:", "/memfd:", "/dev/zero", "/SYSV"]
+        .iter()
+        .any(|begin| file.starts_with(begin))
+}
 
 /// The remedy for missing names of the code that a process made at run time, if its compiler is
 /// recognized by the process's name.
@@ -15,7 +111,7 @@ pub fn names_of_process(name: &str, pid: Option<i64>) -> String {
 }
 
 /// A program or library with a compiler of run-time code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RunTime {
     /// OpenJDK.
     Java,
@@ -39,6 +135,8 @@ impl RunTime {
         Some(match () {
             () if begins(&["libjvm.so"]) => RunTime::Java,
             () if begins(&["libnode.so"]) || name == "node" => RunTime::Node,
+            () if begins(&["python3.", "libpython3"]) || name == "python3" => RunTime::Python,
+            () if ["chrome", "chromium"].contains(&name) => RunTime::Chromium,
             () if begins(&["opcache.so", "php", "libphp"]) => RunTime::Php,
             () if begins(&["luajit", "libluajit"]) => RunTime::LuaJit,
             () => return None,
@@ -71,8 +169,12 @@ impl RunTime {
             RunTime::LuaJit => Some(
                 "run luajit with -joff: the code that its compiler makes keeps no frame pointers",
             ),
+            RunTime::Python => Some(
+                "use a python3 that was built with CFLAGS=-fno-omit-frame-pointer, or run it \
+                 without -X perf",
+            ),
             // Their code keeps frame pointers.
-            RunTime::Node | RunTime::Chromium | RunTime::Python => None,
+            RunTime::Node | RunTime::Chromium => None,
         }
     }
 
@@ -100,6 +202,7 @@ impl RunTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use profile::{Builder, Column, Label, Mapping};
 
     #[test]
     fn binaries_and_processes_of_a_compiler_are_recognized() {
@@ -128,5 +231,42 @@ mod tests {
         let names = names_of_process("java", Some(7));
         assert!(names.contains("jcmd 7 Compiler.perfmap"), "{names}");
         assert!(RunTime::Java.names(None).contains("jcmd PID "));
+    }
+
+    #[test]
+    fn advice_is_that_of_the_program_with_the_truncated_stacks() {
+        let mut builder = Builder::new(&[("samples", "count")]);
+        let process = builder.profile.strings.intern(label::PROCESS);
+        let truncated = builder.named_location(&Truncation::RunTimeCode.frame_name());
+        let mut add = |name: &str, files: &[&str], is_truncated: bool, value| {
+            let mut locations = Vec::new();
+            for file in files {
+                let file = builder.profile.strings.intern(file);
+                let mapping = Mapping { file, limit: 100, ..Mapping::default() };
+                let mapping = builder.add_mapping(mapping);
+                locations.push(builder.location(Some(mapping), 1));
+            }
+            locations.extend(is_truncated.then_some(truncated));
+            let name = builder.profile.strings.intern(name);
+            let label = Label { key: process, value: LabelValue::Str(name) };
+            let labels = builder.profile.labels.intern(&[label]);
+            builder.add(&locations, labels, Column(0), value);
+        };
+        add("java", &["//anon", "/usr/lib/jvm/lib/server/libjvm.so"], false, 100);
+        // Its name does not reveal it, nor do the binaries in this stack.
+        add("worker", &["[anon:php]"], true, 10);
+        add("worker", &["/usr/bin/php8.2"], false, 1);
+        add("luajit", &["/tmp/perf-7.map"], true, 3);
+        let profile = builder.finish(None);
+        let compilers = Compilers::of(&profile);
+        let of = |file: &str| {
+            let file = profile.strings.find(file).unwrap();
+            compilers.of_file(file).collect::<Vec<_>>()
+        };
+        assert_eq!(of("//anon"), [RunTime::Java]);
+        assert_eq!(of("[anon:php]"), [RunTime::Php]);
+        assert_eq!(of("/tmp/perf-7.map"), [RunTime::LuaJit]);
+        assert_eq!(compilers.whole_stacks(), RunTime::Php.whole_stacks());
+        assert_eq!(Compilers::of(&Profile::default()).whole_stacks(), Some(KEEP_FRAME_POINTERS));
     }
 }
