@@ -11,8 +11,8 @@ use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::{examples, usage};
 use crate::report::diff::{self, DiffLayout};
 use crate::report::terminal::Start;
-use profile::Profile;
-use sys::printed::{self, Lines};
+use profile::{Profile, ValueType};
+use sys::printed::{self, Lines, Stderr};
 use view::{Diff, DiffOptions, Granularity, Renamed, Scale, Sort, View};
 
 /// Arguments of `prof diff`.
@@ -256,6 +256,15 @@ pub(super) fn check_scale(model: &Diff, scale: Scale) -> anyhow::Result<()> {
     }
 }
 
+/// Converts profiles into common units. Returns the note about values that are too large for that.
+pub(super) fn aligned(profiles: &mut [Profile]) -> Option<String> {
+    let note = |profiles: &[Profile]| profiles.iter().find_map(report::beyond_63_bits);
+    // Of files, it was printed when they were read.
+    let is_noted = note(profiles).is_some();
+    profile::align_units(profiles);
+    note(profiles).filter(|_| !is_noted)
+}
+
 /// The index of the compared sample type in each of the profiles, which were read from `files`: that
 /// of `--type`, or the default type of the first one. Fails if not all have it.
 pub(super) fn common_types<P: Borrow<Profile>>(
@@ -266,15 +275,23 @@ pub(super) fn common_types<P: Borrow<Profile>>(
     let Some(first) = profiles.first() else { return Ok(Vec::new()) };
     let of_first = filter.type_index(first.borrow())?;
     Diff::common_type(profiles, 0, of_first).map_err(|number| {
-        let kinds = |p: &Profile| -> Vec<String> {
-            p.sample_types.iter().map(|t| p.str(t.kind).to_owned()).collect()
+        let kinds = |p: &Profile, with_units: bool| -> Vec<String> {
+            let name = |t: &ValueType| {
+                let (kind, unit) = (p.str(t.kind), p.str(t.unit));
+                if with_units { format!("{kind}/{unit}") } else { kind.to_owned() }
+            };
+            p.sample_types.iter().map(name).collect()
         };
+        let (first, other) = (first.borrow(), profiles[number].borrow());
+        let wanted = kinds(first, false).get(of_first).cloned().unwrap_or_default();
+        // Types of one kind differ in what their units measure.
+        let with_units = kinds(other, false).contains(&wanted);
         usage(format!(
             "{} has no sample type {:?}, which {} has, but: {}; choose a common one with --type",
             files[number].display(),
-            kinds(first.borrow()).get(of_first).map_or("", |kind| kind),
+            kinds(first, with_units).get(of_first).map_or("", |kind| kind),
             files[0].display(),
-            kinds(profiles[number].borrow()).join(", "),
+            kinds(other, with_units).join(", "),
         ))
     })
 }
@@ -294,13 +311,14 @@ impl Sides {
     pub(super) fn load(files: &[Vec<PathBuf>; 2], filter: &FilterArgs) -> anyhow::Result<Sides> {
         // Before the files, so that an error is reported at once.
         filter.filter()?;
-        let mut profiles = Vec::new();
+        let mut profiles: Vec<Profile> = Vec::new();
         let all: Vec<&PathBuf> = files.iter().flatten().collect();
         for file in &all {
             let is_default = file.as_os_str() == report::DEFAULT_FILE;
             let files = if is_default { &[] } else { std::slice::from_ref(*file) };
             profiles.push(filter.read(files)?);
         }
+        aligned(&mut profiles).iter().for_each(|note| Stderr::line(&format!("prof: {note}")));
         // Before the filter, which may select a binary.
         let (before, after) = profiles.split_at_mut(files[0].len());
         let renamed = Renamed::unite(before, after);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
+use super::report::Loaded;
 use super::{columns, usage};
 use crate::report::style::{Style, restyle};
 use crate::report::terminal::AddedFilter;
@@ -123,7 +124,7 @@ impl FilterArgs {
 
     /// Reads and merges FILEs, with the names of `--demangle`; [`FilterArgs::apply`] is to follow.
     pub fn read(&self, files: &[PathBuf]) -> anyhow::Result<Profile> {
-        let mut profile = super::report::load_unchanged(files)?;
+        let mut profile = super::report::load_unchanged(files)?.noted();
         self.restyle(&mut profile);
         Ok(profile)
     }
@@ -150,8 +151,7 @@ impl FilterArgs {
     /// Reads and merges FILEs for the interactive views, which have the filters as conditions, and
     /// show the notes.
     pub fn open(&self, files: &[PathBuf]) -> anyhow::Result<OpenedFile> {
-        let mut profile = super::report::load_unchanged(files)?;
-        let mut notes = Vec::new();
+        let Loaded { mut profile, mut notes } = super::report::load_unchanged(files)?;
         notes.extend(self.restyled(&mut profile));
         if self.samples.time.is_given() {
             super::time::check("--time", &profile)?;

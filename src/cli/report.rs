@@ -1,10 +1,8 @@
-//! `prof report`, and reading of FILEs for all views.
+//! `prof report`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-
-use anyhow::Context;
 
 use super::columns::ColumnArgs;
 use super::diff::{Comparison, ScaleArgs, TestArgs};
@@ -21,37 +19,14 @@ use sys::printed;
 use view::{ColumnRequest, Direction, Granularity, Sort, View};
 
 pub(super) mod interactive;
+mod load;
 mod view_args;
 
 use interactive::Files;
 use view_args::ViewArgs;
 
 pub use interactive::has_terminal;
-
-/// The file that is read if no FILE is given.
-pub const DEFAULT_FILE: &str = "profile.pb.gz";
-
-/// Reads and merges FILEs (`profile.pb.gz` if there are none). Names may contain any characters; see
-/// [`FilterArgs::load`].
-pub fn load_unchanged(files: &[PathBuf]) -> anyhow::Result<Profile> {
-    if files.is_empty() {
-        let default = Path::new(DEFAULT_FILE);
-        if !default.exists() {
-            anyhow::bail!(
-                "no {DEFAULT_FILE} in this directory; name a FILE, or create one with prof record"
-            );
-        }
-        return Ok(formats::read_file(default)?);
-    }
-    let mut profiles = Vec::with_capacity(files.len());
-    for file in files {
-        profiles.push(formats::read_file(file)?);
-    }
-    if profiles.len() == 1 {
-        return Ok(profiles.remove(0));
-    }
-    profile::merge(profiles).context("the profiles cannot be merged")
-}
+pub use load::{DEFAULT_FILE, Loaded, beyond_63_bits, load_unchanged};
 
 /// Arguments of `prof report`.
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,7 @@
 //! Human-readable values: `12.3 ms`, `1.50 MiB`, `1,234`.
 
+use profile::Dimension;
+
 /// A scale step of a unit: smallest magnitude (in the base unit), divisor, name.
 struct UnitStep {
     from: f64,
@@ -30,19 +32,13 @@ const BYTES: &[UnitStep] = &[
 
 /// Scale steps of a pprof unit, and number of base units in it.
 fn scale(unit: &str) -> Option<(&'static [UnitStep], f64)> {
-    Some(match unit {
-        "nanoseconds" | "nanosecond" | "ns" => (TIME, 1.0),
-        "microseconds" | "microsecond" | "us" | "µs" => (TIME, 1e3),
-        "milliseconds" | "millisecond" | "ms" => (TIME, 1e6),
-        "seconds" | "second" | "s" | "sec" => (TIME, 1e9),
-        "minutes" | "minute" | "min" => (TIME, 6e10),
-        "hours" | "hour" | "h" => (TIME, 3.6e12),
-        "bytes" | "byte" | "B" | "b" => (BYTES, 1.0),
-        "kilobytes" | "kilobyte" | "kb" | "KB" | "KiB" => (BYTES, 1024.0),
-        "megabytes" | "megabyte" | "mb" | "MB" | "MiB" => (BYTES, 1048576.0),
-        "gigabytes" | "gigabyte" | "gb" | "GB" | "GiB" => (BYTES, 1073741824.0),
-        _ => return None,
-    })
+    let (dimension, unit) = Dimension::of(unit)?;
+    let steps = match dimension {
+        Dimension::Time => TIME,
+        Dimension::Bytes => BYTES,
+        Dimension::Compute => return None,
+    };
+    Some((steps, unit.factor as f64))
 }
 
 /// `value` of a pprof `unit` in a suitable unit; counts are exact, with separators.

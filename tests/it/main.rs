@@ -75,6 +75,7 @@ mod terminal;
 mod threads;
 mod timestamps;
 mod top;
+mod units;
 mod views;
 mod wall;
 mod whole_stacks;

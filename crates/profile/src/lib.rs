@@ -28,6 +28,7 @@ mod time_log;
 mod times;
 mod truncation;
 mod unfiltered;
+mod units;
 mod windows;
 
 pub use builder::{Builder, Column};
@@ -45,6 +46,7 @@ pub use time_log::TimeLimits;
 pub use times::{TimeTable, TimesId, share_of_times};
 pub use truncation::Truncation;
 pub use unfiltered::{Unfiltered, UnfilteredType};
+pub use units::{Dimension, Unit, align_units};
 pub use windows::{LiveWindow, NameRequest, WindowLimits, Windows};
 
 use rustc_hash::FxHashMap;

@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{
     Function, FunctionId, Label, LabelSetId, LabelValue, Line, Location, LocationId, Mapping,
-    MappingId, Profile, SampleRow, StackId, StrId, TimesId, ValueType,
+    MappingId, Profile, SampleRow, StackId, StrId, TimesId, ValueType, align_units,
 };
 
 /// Error of merging profiles.
@@ -46,11 +46,13 @@ impl std::error::Error for MergeError {}
 
 /// Merges profiles. A single one is returned unchanged.
 ///
-/// The result has the sample types that all profiles have, in the first one's order. Mappings are
+/// The result has the sample types that all profiles have, in the first one's order, each in the
+/// smallest unit that one of them has ([`align_units`]). Mappings are
 /// equal if they agree in build ID (else in file), offset and size; their addresses become those of
 /// the first. Values of equal stacks with equal labels are added (saturating); samples without
 /// remaining values are dropped. The result begins with the earliest profile and lasts as long as
-/// all together; its period is the largest; times of samples are shifted to its start; the figures in prof's own comments are added up, other
+/// all together; its period is the largest, and unknown if periods are of several kinds; times of
+/// samples are shifted to its start; the figures in prof's own comments are added up, other
 /// comments united.
 ///
 /// # Errors
@@ -61,9 +63,11 @@ pub fn merge(profiles: Vec<Profile>) -> Result<Profile, MergeError> {
     if profiles.len() <= 1 {
         return profiles.pop().ok_or(MergeError::Nothing);
     }
+    align_units(&mut profiles);
     let types = common_types(&profiles)?;
     let mut merger = Merger::new(&profiles[0], &types);
     merger.start = profiles.iter().map(|p| p.time_nanos).filter(|&start| start > 0).min();
+    merger.period_type(&profiles);
     for profile in profiles {
         // By value, so that each is freed after it was added.
         merger.add(&profile, &types);
@@ -120,6 +124,8 @@ struct Merger {
     out: Profile,
     /// Start of the earliest profile, if known.
     start: Option<i64>,
+    /// All periods are of one kind.
+    has_period: bool,
     mappings: FxHashMap<MappingKey, MappingId>,
     functions: FxHashMap<Function, FunctionId>,
     locations: HashTable<u32>,
@@ -139,10 +145,6 @@ impl Merger {
             out.sample_types.push(ValueType { kind, unit });
         }
         let mut string = |id| out.strings.intern(first.str(id));
-        out.period_type = ValueType {
-            kind: string(first.period_type.kind),
-            unit: string(first.period_type.unit),
-        };
         out.drop_frames = string(first.drop_frames);
         out.keep_frames = string(first.keep_frames);
         let default = string(first.default_sample_type);
@@ -152,6 +154,7 @@ impl Merger {
         Merger {
             out,
             start: None,
+            has_period: true,
             mappings: FxHashMap::default(),
             functions: FxHashMap::default(),
             locations: HashTable::new(),
@@ -191,13 +194,28 @@ impl Merger {
         self.samples(p, types, &stacks, &labels);
     }
 
+    /// The kind of all periods, if it is one.
+    fn period_type(&mut self, profiles: &[Profile]) {
+        let of =
+            |p: &Profile| [p.period_type.kind, p.period_type.unit].map(|id| p.str(id).to_owned());
+        let mut all = profiles.iter().filter(|p| p.period_type != ValueType::default()).map(of);
+        let Some(first) = all.next() else { return };
+        self.has_period = all.all(|other| other == first);
+        if self.has_period {
+            let [kind, unit] = first.map(|text| self.out.strings.intern(&text));
+            self.out.period_type = ValueType { kind, unit };
+        }
+    }
+
     fn header(&mut self, p: &Profile) {
         let out = &mut self.out;
-        let least = |p: &Profile| if p.least_period > 0 { p.least_period } else { p.period };
-        if out.period > 0 && p.period > 0 && (least(out), out.period) != (least(p), p.period) {
-            out.least_period = least(out).min(least(p));
+        if self.has_period {
+            let least = |p: &Profile| if p.least_period > 0 { p.least_period } else { p.period };
+            if out.period > 0 && p.period > 0 && (least(out), out.period) != (least(p), p.period) {
+                out.least_period = least(out).min(least(p));
+            }
+            out.period = out.period.max(p.period);
         }
-        out.period = out.period.max(p.period);
         out.duration_nanos = out.duration_nanos.saturating_add(p.duration_nanos);
         out.time_nanos = match (out.time_nanos, p.time_nanos) {
             (0, t) | (t, 0) => t,
@@ -436,6 +454,36 @@ mod tests {
         assert_eq!(merged(&[7, 7, 9]), (7, 9));
         assert_eq!(merged(&[9, 7, 9, 0]), (7, 9));
         assert_eq!(merged(&[9, 8, 7]), (7, 9));
+    }
+
+    #[test]
+    fn periods_of_several_kinds_are_none() {
+        let of = |kind: &str, unit: &str, period| {
+            let mut p = profile(0x1000, &["leaf"], 1);
+            let (kind, unit) = (p.strings.intern(kind), p.strings.intern(unit));
+            Profile { period, period_type: ValueType { kind, unit }, ..p }
+        };
+        let p = merge(vec![of("cpu", "us", 10), of("cpu", "ns", 20_000), of("", "", 0)]).unwrap();
+        assert_eq!((p.least_period, p.period, p.str(p.period_type.unit)), (10_000, 20_000, "ns"));
+        let p = merge(vec![of("cpu", "ns", 10), of("space", "bytes", 512)]).unwrap();
+        assert_eq!((p.period, p.str(p.period_type.unit)), (0, ""));
+    }
+
+    #[test]
+    fn values_in_other_units_add_up() {
+        let mut of = ["milliseconds", "nanoseconds"].map(|unit| {
+            let mut b = Builder::new(&[("cpu", unit)]);
+            let main = b.named_location("main");
+            b.add(&[main], LabelSetId::EMPTY, Column(0), 3);
+            b.finish(None)
+        });
+        let p = merge(of.to_vec()).unwrap();
+        assert_eq!(
+            (p.values.as_slice(), p.str(p.sample_types[0].unit)),
+            (&[3_000_003][..], "nanoseconds")
+        );
+        of.reverse();
+        assert_eq!(merge(of.to_vec()).unwrap().values, [3_000_003]);
     }
 
     #[test]

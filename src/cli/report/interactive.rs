@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::super::diff::common_types;
+use super::super::diff::{aligned, common_types};
 use super::super::filter::{FilterArgs, OpenedFile};
 use super::super::sort::check_labels;
 use super::super::symbol_args::debuginfod_client;
@@ -187,6 +187,7 @@ fn open_difference(filter: &FilterArgs, files: &Files) -> anyhow::Result<Opened>
     };
     let all: Vec<&PathBuf> = sides.iter().flatten().collect();
     let mut before = all.iter().map(|file| read(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    notes.extend(aligned(&mut before));
     let types = common_types(&before, &all, filter)?;
     let mut after = before.split_off(sides[0].len());
     let renamed = Renamed::unite(&mut before, &after);

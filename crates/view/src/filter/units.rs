@@ -1,4 +1,6 @@
-//! Units of numeric labels, with pprof's names and factors.
+//! Numbers of labels in units, as pprof writes them.
+
+use profile::{Dimension, Unit};
 
 /// A number and its unit.
 #[derive(Clone, Debug, PartialEq)]
@@ -9,71 +11,10 @@ pub struct Scaled {
     pub unit: String,
 }
 
-struct Unit {
-    name: &'static str,
-    aliases: &'static [&'static str],
-    factor: f64,
-}
-
-const fn unit(name: &'static str, aliases: &'static [&'static str], factor: f64) -> Unit {
-    Unit { name, aliases, factor }
-}
-
-const KI: f64 = 1024.0;
-
-const BYTES: [Unit; 6] = [
-    unit("B", &["b", "byte"], 1.0),
-    unit("kB", &["kb", "kbyte", "kilobyte"], KI),
-    unit("MB", &["mb", "mbyte", "megabyte"], KI * KI),
-    unit("GB", &["gb", "gbyte", "gigabyte"], KI * KI * KI),
-    unit("TB", &["tb", "tbyte", "terabyte"], KI * KI * KI * KI),
-    unit("PB", &["pb", "pbyte", "petabyte"], KI * KI * KI * KI * KI),
-];
-
-const TIMES: [Unit; 5] = [
-    unit("ns", &["ns", "nanosecond"], 1.0),
-    unit("us", &["μs", "us", "microsecond"], 1e3),
-    unit("ms", &["ms", "millisecond"], 1e6),
-    unit("s", &["s", "sec", "second"], 1e9),
-    unit("hrs", &["hour", "hr"], 3600e9),
-];
-
-const COMPUTE: [Unit; 9] = [
-    unit("n*GCU", &["nanogcu"], 1e-9),
-    unit("u*GCU", &["microgcu"], 1e-6),
-    unit("m*GCU", &["milligcu"], 1e-3),
-    unit("GCU", &["gcu"], 1.0),
-    unit("k*GCU", &["kilogcu"], 1e3),
-    unit("M*GCU", &["megagcu"], 1e6),
-    unit("G*GCU", &["gigagcu"], 1e9),
-    unit("T*GCU", &["teragcu"], 1e12),
-    unit("P*GCU", &["petagcu"], 1e15),
-];
-
-/// Units that convert into each other.
-struct Family {
-    units: &'static [Unit],
-    default: &'static Unit,
-}
-
-const FAMILIES: [Family; 3] = [
-    Family { units: &BYTES, default: &BYTES[0] },
-    Family { units: &TIMES, default: &TIMES[3] },
-    Family { units: &COMPUTE, default: &COMPUTE[3] },
-];
-
-impl Family {
-    fn find(&self, name: &str) -> Option<&'static Unit> {
-        let lower = name.to_lowercase();
-        let name = if lower.len() > 2 { lower.strip_suffix('s').unwrap_or(&lower) } else { &lower };
-        self.units.iter().find(|unit| unit.aliases.contains(&name))
-    }
-
-    /// The largest unit in which `value`, in base units, is at least 1.
-    fn largest(&self, value: f64) -> &'static Unit {
-        let fits = |unit: &&Unit| value / unit.factor >= 1.0;
-        self.units.iter().rev().find(fits).unwrap_or(self.default)
-    }
+/// The largest unit in which `value`, in base units, is at least 1.
+fn largest(dimension: Dimension, value: f64) -> &'static Unit {
+    let fits = |unit: &&Unit| value / unit.factor as f64 >= 1.0;
+    dimension.units().iter().rev().find(fits).unwrap_or(dimension.default_unit())
 }
 
 /// `value` in another unit; `minimum` is the largest unit in which it is at least 1. Without a
@@ -83,14 +24,13 @@ pub fn scale(value: i64, from: &str, to: &str) -> Scaled {
         let Scaled { value, unit } = scale(-value, from, to);
         return Scaled { value: -value, unit };
     }
-    for family in &FAMILIES {
-        let Some(unit) = family.find(from) else { continue };
-        let value = value as f64 * unit.factor;
+    if let Some((dimension, unit)) = Dimension::of(from) {
+        let value = value as f64 * unit.factor as f64;
         let unit = match to {
-            "minimum" | "auto" => family.largest(value),
-            _ => family.find(to).unwrap_or(family.default),
+            "minimum" | "auto" => largest(dimension, value),
+            _ => dimension.unit(to).unwrap_or(dimension.default_unit()),
         };
-        return Scaled { value: value / unit.factor, unit: unit.name.to_owned() };
+        return Scaled { value: value / unit.factor as f64, unit: unit.name.to_owned() };
     }
     let hidden = ["count", "sample", "unit", "minimum", "auto"].contains(&to);
     Scaled { value: value as f64, unit: if hidden { String::new() } else { to.to_owned() } }
