@@ -5,8 +5,7 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use profile::{Profile, ThreadState};
-use sys::jit::file_names::is_compilers_file;
-use view::{ByState, Frame, Name};
+use view::{ByState, Frame, Name, is_run_time};
 
 /// Meaning of a box's colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -269,7 +268,7 @@ fn by_extension(extension: &str) -> Option<Language> {
 }
 
 fn by_name(name: &str, system_name: &str, frame: &Frame, profile: &Profile) -> Language {
-    let made_at_run_time = is_compilers_file(frame.binary_name(profile));
+    let made_at_run_time = is_run_time(profile.str(frame.binary));
     let rust_hash = |s: &str| s.starts_with("_ZN") && s.contains("17h") && s.ends_with('E');
     if system_name.starts_with("_R") || rust_hash(system_name) || looks_rust(name) {
         Language::Rust
@@ -414,13 +413,13 @@ mod tests {
             ("runtime.mallocgc", "", "/a", Language::Go, "runtime"),
             ("github.com/x/y.(*T).Do", "y.go", "/a", Language::Go, "github.com/x/y"),
             ("py::run:/x.py", "", "/tmp/perf-1.map", Language::Python, "py"),
-            ("JS:*fib /x.js:1", "", "/a/jit-1.dump", Language::JavaScript, "jit-1.dump"),
+            ("JS:*fib /x.js:1", "", "/a/jit-1.dump", Language::JavaScript, "[JIT]"),
             ("int a.b.C.run(int)", "", "/tmp/perf-1.map", Language::Java, "a.b"),
-            ("int C.run(a.B)", "", "/tmp/perf-1.map", Language::Java, "perf-1.map"),
+            ("int C.run(a.B)", "", "/tmp/perf-1.map", Language::Java, "[JIT]"),
             ("a.B::run", "", "/tmp/perf-1.map", Language::Java, "a"),
-            ("Interpreter", "", "/tmp/perf-1.map", Language::Java, "perf-1.map"),
+            ("Interpreter", "", "/tmp/perf-1.map", Language::Java, "[JIT]"),
             ("Interpreter", "", "/bin/app", Language::C, "app"),
-            ("JS:*fib /x.js:1", "", "/tmp/perf-1.map", Language::JavaScript, "perf-1.map"),
+            ("JS:*fib /x.js:1", "", "/tmp/perf-1.map", Language::JavaScript, "[JIT]"),
             ("do_syscall_64", "", "[kernel.kallsyms]", Language::Kernel, "[kernel]"),
         ];
         for (name, file, binary, l, package) in cases {

@@ -9,7 +9,7 @@ use super::json::VERSION;
 use super::text::{Align, TextColumn, clean, lines_of};
 use super::units;
 use sys::printed::Emphasis;
-use view::{Change, Diff, DiffFrame, DiffName, DiffRow, Granularity, Renamed, Scale, Side};
+use view::{ByName, Change, Diff, DiffFrame, DiffName, DiffRow, Granularity, Renamed, Scale, Side};
 
 /// Contents of the output.
 #[derive(Clone, Debug)]
@@ -85,6 +85,7 @@ fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
         out.push(format!("{name}: {}: {}", clean(&listed(files)), of_side(diff, side)));
     }
     out.extend(diff.renamed.as_ref().map(|renamed| clean(&of_renamed(renamed))));
+    out.extend(of_names(diff).iter().map(|line| clean(line)));
     let total = diff.total();
     let per_second = |side: &Side| side.duration_nanos as f64 / 1e9 / side.recordings.max(1) as f64;
     let lengths = [per_second(&diff.before), per_second(&diff.after)];
@@ -113,6 +114,29 @@ fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
 /// The sentence about main binaries that are compared as one.
 pub fn of_renamed(renamed: &Renamed) -> String {
     format!("Binaries {} and {} are compared as one", renamed.before, renamed.after)
+}
+
+/// Sentences about functions that have another binary after than before.
+fn of_names(diff: &Diff) -> Vec<String> {
+    let mut out = Vec::new();
+    if let Some(ByName { before, after }) = diff.by_name.first() {
+        let more = match diff.by_name.len() - 1 {
+            0 => String::new(),
+            more => format!(", and of {} more pairs,", count(more)),
+        };
+        out.push(format!("Functions of {before} and {after}{more} are compared by name"));
+    }
+    if let Some(name) = diff.split.first() {
+        let several = match diff.split.len() {
+            1 => format!("{name} is"),
+            all => format!("{} functions, such as {name}, are", count(all)),
+        };
+        out.push(format!(
+            "{several} gone in one binary and new in another; --granularity functions compares by \
+             name alone"
+        ));
+    }
+    out
 }
 
 fn listed(files: &[String]) -> String {

@@ -18,7 +18,7 @@ use super::{columns, summary};
 use profile::{LabelValue, Profile, ThreadState, ValueType};
 use view::{
     ByState, Coverage, Direction, Frame, Granularity, ListedThread, Name, Quality, Share, States,
-    Top, Tree, View,
+    Top, Tree, View, base_name, is_run_time,
 };
 
 /// Version of the schema.
@@ -267,7 +267,10 @@ pub(super) fn frame(view: &View, frame: &Frame, granularity: Granularity) -> Map
     }
     // Code without a function or file is distinguished by its binary in any case.
     if granularity.binary || frame.needs_binary() {
-        out.insert("binary".into(), or_null(p.str(frame.binary)));
+        // Of run-time code the name: the path is that of one of its files.
+        let path = p.str(frame.binary);
+        let binary = if is_run_time(path) { base_name(path) } else { path };
+        out.insert("binary".into(), or_null(binary));
     }
     if granularity.line {
         out.insert("line".into(), known(frame.line));

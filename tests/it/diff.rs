@@ -397,3 +397,76 @@ fn pairs_of_recordings_of_one_program_list_nothing() {
     }
     assert!(listed <= 3, "{listed} of 10 pairs list a change");
 }
+
+/// Names of functions that are gone or new on a side, of rows with at least 5 % of the total.
+fn one_sided(diff: &serde_json::Value) -> Vec<String> {
+    let total = diff["before"]["total"].as_f64().unwrap();
+    let value = |row: &serde_json::Value, side: &str| row["total"][side].as_f64().unwrap();
+    let rows = diff["rows"].as_array().unwrap().iter().filter(|row| {
+        let (before, after) = (value(row, "before"), value(row, "after"));
+        before.min(after) == 0.0 && before.max(after) > 0.05 * total
+    });
+    rows.map(|row| format!("{} of {}", row["function"], row["binary"])).collect()
+}
+
+fn record(dir: &Path, file: &str, command: &str) {
+    Prof::new(dir, &format!("record -q -F 999 -e cpu-clock -o {file} -- {command}")).run().ok();
+}
+
+#[test]
+fn two_builds_of_a_program_are_compared_by_function() {
+    if !needs(&["gcc"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let source = "static volatile double d[512];
+        __attribute__((noinline)) void work(void) {
+            for (int i = 0; i < 512 * WORK; i++) d[i % 512] = d[(i + 7) % 512] * 1.5 + i;
+        }
+        int main(void) { for (int i = 0; i < 1500; i++) work(); }";
+    std::fs::write(dir.path().join("w.c"), source).unwrap();
+    for (name, flags) in [("slow", "-O1 -DWORK=300"), ("fast", "-O2 -DWORK=200")] {
+        let mut gcc = Command::new("gcc");
+        gcc.args(flags.split(' ')).args(["-o", name, "w.c"]).current_dir(dir.path());
+        assert!(gcc.status().unwrap().success());
+        record(dir.path(), &format!("{name}1"), &format!("./{name}"));
+        // Of several processes: the shell stays, since the program is not its last command.
+        let several = Prof::new(dir.path(), &format!("record -q -e cpu-clock -o {name}2 --"));
+        several.arg("sh").arg("-c").arg(format!("./{name}; :")).run().ok();
+    }
+    for files in ["slow1 fast1", "slow2 fast2", "slow1 fast2"] {
+        let diff = json(dir.path(), &format!("diff {files} --json"));
+        assert_eq!(one_sided(&diff), Vec::<String>::new(), "{files}");
+        assert_ne!(row(&diff, "work")["self"]["before"], 0.0, "{files}");
+    }
+}
+
+#[test]
+fn run_time_code_of_two_runs_is_compared_by_function() {
+    if !needs(&["node"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let code = "function hot(n) { let s = 0; for (let i = 0; i < n; i++) s = (s + i * i) % 1000003; \
+                return s; } let t = 0; for (let i = 0; i < 400; i++) t += hot(400000); console.log(t);";
+    std::fs::write(dir.path().join("w.js"), code).unwrap();
+    for (option, files) in [("--perf-basic-prof", ["a", "b"]), ("--perf-prof", ["c", "d"])] {
+        for file in files {
+            record(dir.path(), file, &format!("node {option} w.js"));
+        }
+    }
+    // A perf map against a jitdump, too.
+    for files in ["a b", "c d", "a d"] {
+        let diff = json(dir.path(), &format!("diff {files} --json"));
+        assert_eq!(one_sided(&diff), Vec::<String>::new(), "{files}");
+        let rows = diff["rows"].as_array().unwrap();
+        let hot = rows
+            .iter()
+            .find(|row| row["function"].as_str().is_some_and(|name| name.starts_with("JS:*hot")));
+        assert_eq!(hot.unwrap()["binary"], "[JIT]", "{files}");
+    }
+    let text = Prof::new(dir.path(), "report --stdio a").run().ok().text();
+    assert!(text.contains("[JIT]") && !text.contains("perf-"), "{text}");
+    let focused = Prof::new(dir.path(), "report --stdio a --binary [JIT]").run().ok().text();
+    assert!(focused.contains("JS:*hot"), "{focused}");
+}

@@ -6,8 +6,9 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use hashbrown::HashTable;
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashSet, FxHasher};
 
+use super::binaries::{base_name, is_kernel, is_run_time};
 use super::cancel::STEPS;
 use super::{Cancel, Expansion, Granularity};
 use profile::{LabelValue, Line, LocationId, Profile, StrId};
@@ -72,6 +73,10 @@ pub struct Frames {
     pub expansion: Expansion,
     /// The parts in which equal frames agree.
     pub granularity: Granularity,
+    /// The files of run-time code.
+    run_time: FxHashSet<StrId>,
+    /// The first of them: they are one binary, which has this path.
+    run_time_binary: StrId,
 }
 
 impl Frames {
@@ -95,7 +100,15 @@ impl Frames {
             beyond_limit: 0,
             expansion: Expansion::of(profile),
             granularity,
+            run_time: FxHashSet::default(),
+            run_time_binary: StrId::EMPTY,
         };
+        for mapping in profile.mappings.iter().filter(|m| is_run_time(profile.str(m.file))) {
+            if frames.run_time.is_empty() {
+                frames.run_time_binary = mapping.file;
+            }
+            frames.run_time.insert(mapping.file);
+        }
         let bare = Frame {
             name: Name::NoStack,
             binary: StrId::EMPTY,
@@ -203,6 +216,10 @@ impl Frames {
         } else if !granularity.function {
             key.name = Name::Any;
         }
+        // Without a name, an address of one process is not that of another.
+        if !matches!(key.name, Name::Address(_)) && self.run_time.contains(&key.binary) {
+            key.binary = self.run_time_binary;
+        }
         if !granularity.binary && !key.needs_binary() {
             (key.binary, key.kernel) = (StrId::EMPTY, false);
         }
@@ -289,35 +306,6 @@ pub fn fold_inlined(profile: &mut Profile) {
     for location in profile.locations.iter_mut().filter(|l| l.line_count > 1) {
         location.first_line += location.line_count - 1;
         location.line_count = 1;
-    }
-}
-
-/// True for the mapping names of kernel text: `[kernel.kallsyms]`, `vmlinux`, modules.
-pub fn is_kernel(file: &str) -> bool {
-    file.starts_with("[kernel")
-        || file.starts_with("[guest.kernel")
-        || file.starts_with("/proc/kcore")
-        || [".ko", ".ko.xz", ".ko.zst", ".ko.gz"].iter().any(|e| file.ends_with(e))
-        || base_name(file).starts_with("vmlinux")
-        || is_module(file)
-}
-
-/// True for `[ext4]`, and `[bpf]` for BPF programs; but user code has names in brackets, too.
-fn is_module(file: &str) -> bool {
-    const USER: &[&str] = &[
-        "vdso", "vsyscall", "vvar", "vectors", "heap", "stack", "uprobes", "unknown", "anon", "jit",
-    ];
-    let name = file.strip_prefix('[').and_then(|f| f.strip_suffix(']'));
-    let is_word = |n: &&str| n.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    name.filter(is_word).is_some_and(|name| !name.is_empty() && !USER.contains(&name))
-}
-
-/// Last part of a path; names such as `[vdso]` are kept.
-pub fn base_name(path: &str) -> &str {
-    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-    match path.rsplit_once('/') {
-        Some((_, name)) if !name.is_empty() => name,
-        _ => path,
     }
 }
 
@@ -434,7 +422,8 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{frames_profile, names_of};
+    use crate::testing::{frames_profile, functions, mapping, names_of};
+    use profile::Builder;
 
     #[test]
     fn inlined_lines_are_frames_and_unknown_frames_stay() {
@@ -503,18 +492,31 @@ mod tests {
     }
 
     #[test]
-    fn kernel_binaries_are_recognized() {
-        for name in [
-            "[kernel.kallsyms]",
-            "/boot/vmlinux-6.1",
-            "/lib/modules/6.1/ext4.ko.xz",
-            "[ext4]",
-            "[bpf]",
-        ] {
-            assert!(is_kernel(name), "{name}");
+    fn run_time_code_of_several_processes_is_one_binary() {
+        let mut b = Builder::new(&[("samples", "count")]);
+        for (number, file) in ["/tmp/perf-1.map", "/a/jit-2.dump", "/bin/app"].iter().enumerate() {
+            let at = 0x1000 * (number as u64 + 1);
+            let m = mapping(&mut b, file, at);
+            functions(&mut b, Some(m), at, &[("JS:*hot", "", 0)]);
+            b.location(Some(m), at + 1);
         }
-        assert!(!is_kernel("/usr/lib/libc.so.6"));
-        assert_eq!(base_name("/a/b (deleted)"), "b");
-        assert_eq!(base_name("[vdso]"), "[vdso]");
+        let p = b.finish(None);
+        let ids = |granularity| {
+            let frames = Frames::new(&p, granularity);
+            let ids = (0..6).map(|location| frames.of(LocationId(location))[0]);
+            let names = |id| frames.get(id).binary_name(&p).to_owned();
+            ids.map(|id| (id, names(id))).collect::<Vec<_>>()
+        };
+        for granularity in
+            [Granularity::FUNCTION, Granularity { binary: true, ..Granularity::NONE }]
+        {
+            let ids = ids(granularity);
+            assert_eq!(ids[0], ids[2]);
+            assert_eq!(ids[0].1, "[JIT]");
+            assert_ne!(ids[0], ids[4]);
+        }
+        // Addresses of two processes are two places; all of them together are one binary.
+        assert_ne!(ids(Granularity::FUNCTION)[1], ids(Granularity::FUNCTION)[3]);
+        assert_eq!(ids(Granularity::FUNCTIONS)[1], ids(Granularity::FUNCTIONS)[3]);
     }
 }

@@ -6,6 +6,7 @@
 //! Numbers, order and hierarchy, tested without a terminal. Nothing here depends on the rendering,
 //! or on the source of the profile.
 
+mod binaries;
 mod boxes;
 mod cancel;
 mod columns;
@@ -37,18 +38,19 @@ mod time;
 mod top;
 mod tree;
 
+pub use binaries::{base_name, is_kernel, is_run_time};
 pub use boxes::{BoxOptions, BoxTree, Boxes, FlameBox, Siblings};
 pub use cancel::Cancel;
 pub use columns::{ColumnRequest, Columns, Measure, RowValues, TableColumn, TypeColumn};
 pub use coverage::{Coverage, Covered};
 pub use diff::{
-    Change, Diff, DiffBox, DiffBoxes, DiffContent, DiffFrame, DiffName, DiffNode, DiffOptions,
-    DiffRow, DiffTree, Renamed, Scale, Side,
+    ByName, Change, Diff, DiffBox, DiffBoxes, DiffContent, DiffFrame, DiffName, DiffNode,
+    DiffOptions, DiffRow, DiffTree, Renamed, Scale, Side,
 };
 pub use expansion::Expansion;
 pub use file_names::clean_file_names;
 pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
-pub use frames::{Frame, Frames, Name, base_name, fold_inlined, is_kernel, label_text};
+pub use frames::{Frame, Frames, Name, fold_inlined, label_text};
 pub use granularity::Granularity;
 pub use graph::{Edge, Graph, GraphNode, NodeOrder, Trim};
 pub use over::{Over, OverOptions, OverRow, OverType};

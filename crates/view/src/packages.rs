@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{base_name, is_kernel};
+use super::{base_name, is_kernel, is_run_time};
 use profile::{Function, MappingId, Profile, StrId};
 
 /// Longest name that is examined, in bytes.
@@ -114,8 +114,7 @@ impl<'p> Texts<'p> {
 
     /// A method as the JVM writes it into a perf map.
     fn is_java(&self) -> bool {
-        let binary = base_name(self.binary);
-        let of_jvm = binary.starts_with("perf-") && binary.ends_with(".map");
+        let of_jvm = is_run_time(self.binary);
         let is_signature = self.name.starts_with('L') && self.name.contains(";::");
         let is_method = self.name.ends_with(')') || self.name.contains("::");
         // Names of V8 begin with the kind of the code.

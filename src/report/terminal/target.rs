@@ -6,7 +6,7 @@ use super::model::{Model, Table, ThreadTable};
 use super::page::PageState;
 use super::query::{AddedFilter, Rows, Shown, SourceOf, exactly};
 use profile::{LabelValue, Profile, StrId, label};
-use view::{Condition, Frame, Name, Tree, base_name};
+use view::{Condition, Frame, Name, Tree, base_name, is_run_time};
 
 /// A label's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,7 +240,9 @@ fn filter(condition: Condition, value: String) -> AddedFilter {
 fn short(profile: &Profile, path: String) -> String {
     let name = base_name(&path);
     let is_other = |other: &str| other != path && base_name(other) == name;
-    if profile.mappings.iter().any(|mapping| is_other(profile.str(mapping.file))) {
+    if !is_run_time(&path)
+        && profile.mappings.iter().any(|mapping| is_other(profile.str(mapping.file)))
+    {
         return path;
     }
     name.to_owned()

@@ -14,6 +14,8 @@ mod tree;
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::{Sort, View, quality};
 use cells::Cells;
@@ -22,7 +24,7 @@ use profile::Profile;
 use significance::Judge;
 
 pub use boxes::{DiffBox, DiffBoxes, DiffContent};
-pub use names::{DiffFrame, DiffName};
+pub use names::{ByName, DiffFrame, DiffName};
 pub use renamed::Renamed;
 pub use tree::{DiffNode, DiffTree};
 
@@ -153,6 +155,10 @@ pub struct Diff {
     pub tests: usize,
     /// The main binaries that are compared as one.
     pub renamed: Option<Renamed>,
+    /// Other binaries of which functions are compared by name.
+    pub by_name: Vec<ByName>,
+    /// Names of functions that are gone in one binary and new in another.
+    pub split: Vec<Arc<str>>,
     /// Frames of the rows.
     pub frames: Vec<DiffFrame>,
     /// Values of the labels of the rows, one set for each combination.
@@ -165,14 +171,13 @@ impl Diff {
     /// The difference of these recordings, which have the same granularity.
     pub fn new(before: &[View], after: &[View], options: &DiffOptions) -> Diff {
         let all = || before.iter().chain(after);
-        let mut names = NameTable::default();
+        let (names, ids) = NameTable::of(before, after);
         let mut cells = Cells::new(before.len(), after.len());
-        for (run, view) in all().enumerate() {
-            let ids = names.add(view);
+        for (run, (view, ids)) in all().zip(&ids).enumerate() {
             if view.cancel.is_canceled() {
                 return Diff::default();
             }
-            cells.add(run, view, &ids, &options.labels);
+            cells.add(run, view, ids, &options.labels);
         }
         let mut diff = Diff::of_sides(before, after, options.scale);
         let equal = diff.before.factor / diff.after.factor;
@@ -200,6 +205,8 @@ impl Diff {
         }
         diff.tests = judge.test(&cells, &mut diff.rows);
         diff.frames = names.frames;
+        diff.by_name = names.by_name;
+        diff.split = diff.split_names();
         diff.groups = cells.groups;
         diff.renamed.clone_from(&options.renamed);
         diff.sort(options.sort);
@@ -249,6 +256,18 @@ impl Diff {
     pub fn total(&self) -> Change {
         let (before, after) = (self.before.total, self.after.total);
         Change { before, after, ..Change::default() }
+    }
+
+    /// The names of functions of which a row is gone and another one is new, in order.
+    fn split_names(&self) -> Vec<Arc<str>> {
+        let names = |is_it: fn(&Change) -> bool| -> BTreeSet<&Arc<str>> {
+            let changed = self.rows.iter().filter(|row| row.is_significant() && is_it(&row.total));
+            let frames = changed.map(|row| &self.frames[row.frame as usize]);
+            frames.filter(|f| f.kind == DiffName::Function).map(|f| &f.name).collect()
+        };
+        let gone = names(|total| total.before != 0.0 && total.after == 0.0);
+        let new = names(|total| total.before == 0.0 && total.after != 0.0);
+        gone.intersection(&new).map(|&name| name.clone()).collect()
     }
 
     fn sort(&mut self, sort: Sort) {

@@ -45,15 +45,112 @@ pub enum DiffName {
     Any,
 }
 
+/// Two binaries of which functions are compared by name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ByName {
+    /// In the recordings before.
+    pub before: Arc<str>,
+    /// In those after.
+    pub after: Arc<str>,
+}
+
+/// The frames of one name that only one side has, of each side.
+#[derive(Default)]
+struct Namesakes {
+    /// Of binaries that only one side has.
+    of_one_side: [Found; 2],
+    all: [Found; 2],
+}
+
+/// Frames that were found.
+#[derive(Clone, Copy, Default)]
+enum Found {
+    #[default]
+    None,
+    One(u32),
+    Several,
+}
+
+impl Found {
+    fn add(&mut self, id: u32) {
+        *self = if matches!(self, Found::None) { Found::One(id) } else { Found::Several };
+    }
+}
+
 /// The frames of several profiles: equal ones are one.
 #[derive(Default)]
 pub(super) struct NameTable {
     pub(super) frames: Vec<DiffFrame>,
     index: FxHashMap<DiffFrame, u32>,
     texts: FxHashSet<Arc<str>>,
+    /// The binaries of functions that are compared by name, each pair once.
+    pub(super) by_name: Vec<ByName>,
 }
 
 impl NameTable {
+    /// The frames of these recordings, and their ids in each of them; after the signal to end, some
+    /// are missing.
+    pub(super) fn of(before: &[View], after: &[View]) -> (NameTable, Vec<Vec<u32>>) {
+        let mut names = NameTable::default();
+        let mut ids: Vec<Vec<u32>> =
+            before.iter().chain(after).map(|view| names.add(view)).collect();
+        let other = names.match_by_name(&ids, before.len());
+        for id in ids.iter_mut().flatten() {
+            *id = other.get(id).copied().unwrap_or(*id);
+        }
+        for id in names.index.values_mut() {
+            *id = other.get(id).copied().unwrap_or(*id);
+        }
+        (names, ids)
+    }
+
+    /// Finds functions of another binary that are compared by name: those of binaries that only one
+    /// side has, such as `libx.so.1` and `libx.so.2`, if only one of them has the name on each side;
+    /// else those that only one side has, if one of the two binaries is on one side only. Returns the
+    /// ids after by those before.
+    fn match_by_name(&mut self, ids: &[Vec<u32>], before: usize) -> FxHashMap<u32, u32> {
+        let mut sides = vec![[false; 2]; self.frames.len()];
+        for (run, ids) in ids.iter().enumerate() {
+            ids.iter().for_each(|&id| sides[id as usize][usize::from(run >= before)] = true);
+        }
+        let mut binaries: FxHashMap<&str, [bool; 2]> = FxHashMap::default();
+        for (frame, sides) in self.frames.iter().zip(&sides) {
+            let on = binaries.entry(&frame.binary).or_default();
+            *on = [on[0] | sides[0], on[1] | sides[1]];
+        }
+        let is_on_both = |id: u32| binaries[&*self.frames[id as usize].binary] == [true, true];
+        let mut functions: FxHashMap<DiffFrame, Namesakes> = FxHashMap::default();
+        let empty: Arc<str> = "".into();
+        for (id, (frame, sides)) in (0..).zip(self.frames.iter().zip(&sides)) {
+            let is_named = frame.kind == DiffName::Function && frame.address == 0;
+            if !is_named || frame.binary.is_empty() || *sides == [true, true] {
+                continue;
+            }
+            let key = DiffFrame { binary: empty.clone(), ..frame.clone() };
+            let of = functions.entry(key).or_default();
+            let side = usize::from(sides[1]);
+            of.all[side].add(id);
+            if !is_on_both(id) {
+                of.of_one_side[side].add(id);
+            }
+        }
+        let mut other = FxHashMap::default();
+        let mut by_name: FxHashSet<ByName> = FxHashSet::default();
+        for Namesakes { of_one_side, all } in functions.values() {
+            let (a, b) = match (of_one_side, all) {
+                (&[Found::One(a), Found::One(b)], _) => (a, b),
+                (_, &[Found::One(a), Found::One(b)]) if !is_on_both(a) || !is_on_both(b) => (a, b),
+                _ => continue,
+            };
+            let [before, after] = [a, b].map(|id| self.frames[id as usize].binary.clone());
+            by_name.insert(ByName { before, after });
+            other.insert(a, b);
+        }
+        self.by_name = by_name.into_iter().collect();
+        self.by_name.sort_unstable();
+        other
+    }
+
     /// The ids of the frames of a view; after the signal to end, some are missing.
     pub(super) fn add(&mut self, view: &View) -> Vec<u32> {
         let frames = (0..view.frames.len()).take_while(|&id| view.goes_on(id));

@@ -342,3 +342,91 @@ fn samples_of_the_largest_values_are_counted_as_in_the_file() {
     assert_eq!((diff.before.samples, diff.after.samples), (5.0, 5.0));
     assert_eq!((diff.before.recorded, diff.after.recorded), (i64::MIN, i64::MAX));
 }
+
+/// Functions in binaries, 500 samples of each.
+fn in_binaries(functions_of: &[(&str, &str)]) -> Profile {
+    let mut b = Builder::new(&[("samples", "count")]);
+    for (number, (binary, name)) in functions_of.iter().enumerate() {
+        let at = 0x10000 * (number as u64 + 1);
+        let mapping = mapping(&mut b, binary, at);
+        let leaf = functions(&mut b, Some(mapping), at, &[(name, "", 0)]);
+        b.add(&[leaf], LabelSetId::EMPTY, Column(0), 500);
+    }
+    b.finish(None)
+}
+
+/// Names, binaries and values of the rows.
+fn rows_of(diff: &Diff) -> Vec<(&str, &str, f64, f64)> {
+    let mut all = Vec::new();
+    for row in &diff.rows {
+        let frame = &diff.frames[row.frame as usize];
+        all.push((&*frame.name, &*frame.binary, row.total.before, row.total.after));
+    }
+    all.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+    all
+}
+
+#[test]
+fn functions_of_a_library_of_another_version_are_compared_by_name() {
+    let before = in_binaries(&[("/lib/libx.so.1", "work"), ("/lib/libc.so.6", "copy")]);
+    let after = in_binaries(&[("/lib/libc.so.6", "copy"), ("/lib/libx.so.2", "work")]);
+    let diff = diff_of(from_ref(&before), from_ref(&after), &DiffOptions::default());
+    let expected = [("copy", "libc.so.6", 500.0, 500.0), ("work", "libx.so.2", 500.0, 500.0)];
+    assert_eq!(rows_of(&diff), expected);
+    let by_name = ByName { before: "libx.so.1".into(), after: "libx.so.2".into() };
+    assert_eq!((diff.by_name.as_slice(), diff.split.len()), (&[by_name][..], 0));
+    let (mut before, mut after) = (views(from_ref(&before)), views(from_ref(&after)));
+    let tree = DiffTree::new(&mut before, &mut after, Direction::Callees, &[]);
+    assert_eq!(tree.nodes.len(), 3);
+    assert!(tree.nodes[1..].iter().all(|node| node.totals == [500, 500]), "{:?}", tree.nodes);
+}
+
+#[test]
+fn a_name_of_a_common_library_does_not_hide_that_of_a_renamed_program() {
+    // The dynamic loader has a `_start`, too, and was sampled there on one side only.
+    let before = in_binaries(&[("/slow", "_start"), ("/lib/ld.so", "open")]);
+    let after = [("/fast", "_start"), ("/lib/ld.so", "_start"), ("/lib/ld.so", "open")];
+    let diff = diff_of(&[before], &[in_binaries(&after)], &DiffOptions::default());
+    let starts: Vec<_> = rows_of(&diff).into_iter().filter(|row| row.0 == "_start").collect();
+    let expected = [("_start", "fast", 500.0, 500.0), ("_start", "ld.so", 0.0, 500.0)];
+    assert_eq!(starts, expected);
+    // A function that moved into a new library, or to another allocator.
+    let before =
+        in_binaries(&[("/app", "parse"), ("/lib/libc.so", "malloc"), ("/lib/libc.so", "x")]);
+    let after = [("/app", "main"), ("/lib/libparse.so", "parse"), ("/lib/libj.so", "malloc")];
+    let after = [&after[..], &[("/lib/libc.so", "x")]].concat();
+    let diff = diff_of(&[before], &[in_binaries(&after)], &DiffOptions::default());
+    let rows = rows_of(&diff);
+    assert!(rows.contains(&("parse", "libparse.so", 500.0, 500.0)), "{rows:?}");
+    assert!(rows.contains(&("malloc", "libj.so", 500.0, 500.0)), "{rows:?}");
+}
+
+#[test]
+fn functions_of_several_binaries_are_not_compared_by_name() {
+    for (before, after, count) in [
+        // Two binaries of a side have the name.
+        (&[("/a", "f"), ("/b", "f")][..], &[("/c", "f")][..], 3),
+        (&[("/a", "f")], &[("/b", "f"), ("/c", "f")], 3),
+        // Both sides have both binaries.
+        (&[("/a", "f"), ("/b", "x")], &[("/a", "y"), ("/b", "f")], 2),
+    ] {
+        let diff = diff_of(&[in_binaries(before)], &[in_binaries(after)], &DiffOptions::default());
+        assert_eq!(diff.by_name, []);
+        let functions = rows_of(&diff).into_iter().filter(|row| row.0 == "f").count();
+        assert_eq!(functions, count);
+        let split: Vec<&str> = diff.split.iter().map(|name| &**name).collect();
+        assert_eq!(split, ["f"], "{before:?} {after:?}");
+    }
+}
+
+#[test]
+fn run_time_code_of_two_processes_is_not_different() {
+    let of = |file| in_binaries(&[("/usr/bin/node", "main"), (file, "JS:*hot /x.js:1:2")]);
+    let before = [of("/tmp/perf-6444.map")];
+    for file in ["/tmp/perf-6445.map", "/x/jit-7.dump"] {
+        let diff = diff_of(&before, &[of(file)], &DiffOptions::default());
+        let hot = rows_of(&diff)[0];
+        assert_eq!(hot, ("JS:*hot /x.js:1:2", "[JIT]", 500.0, 500.0));
+        assert_eq!(changed(&diff), Vec::<&str>::new());
+    }
+}

@@ -41,7 +41,8 @@ impl DiffTree {
         roots: &[String],
     ) -> DiffTree {
         let left_out = before.iter().chain(&*after).map(|view| view.left_out).sum();
-        let mut union = Union::new();
+        // Before the trees, since a function may have another binary in a later recording.
+        let mut union = Union::new(NameTable::of(before, after).0);
         for (side, views) in [before, after].into_iter().enumerate() {
             for view in views {
                 let keys: Vec<_> = roots.iter().map(|key| view.profile.strings.find(key)).collect();
@@ -96,9 +97,9 @@ struct Union {
 }
 
 impl Union {
-    fn new() -> Union {
+    fn new(names: NameTable) -> Union {
         let nodes = vec![DiffNode::default()];
-        Union { names: NameTable::default(), nodes, index: FxHashMap::default() }
+        Union { names, nodes, index: FxHashMap::default() }
     }
 
     /// Adds the values of a tree of one side.

@@ -3,7 +3,7 @@
 use profile::{LabelSetId, LabelValue, Mapping, Profile};
 use regex::Regex;
 
-use crate::frames::base_name;
+use crate::binaries::base_name;
 
 /// A name, an id, or a regular expression for names, if nothing has this name or id.
 #[derive(Clone, Debug)]
