@@ -72,6 +72,7 @@ mod symbol_cache;
 mod symbolize;
 mod symbols_like_llvm;
 mod terminal;
+mod terminal_end;
 mod threads;
 mod timestamps;
 mod top;

@@ -249,6 +249,10 @@ impl Show<'_> {
     }
 
     fn ended(&mut self, number: Number, recorded: anyhow::Result<Recording>) {
+        if self.data.starter.is_interrupted() {
+            // The views may have ended.
+            self.updates.send(Update::Interrupted).ok();
+        }
         let starting = self.data.starting.take_if(|other| other.number == number);
         if number == self.running.number {
             self.status.has_ended = true;

@@ -150,6 +150,11 @@ impl Starter {
         self.start(target, NotesTo::Views)
     }
 
+    /// True if a signal has ended the recordings.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupts.stopped()
+    }
+
     fn start(&mut self, target: TargetArgs, notes: NotesTo) -> anyhow::Result<Running> {
         let (mut options, types, window) = target.options()?;
         // Types may not move between threads: they are made again on the recording one.

@@ -35,6 +35,10 @@ use view::Cancel;
 /// Time between two pictures of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Time after which a signal, or the end of the terminal, ends the process even if the loop does not:
+/// it may wait for a terminal that takes no output. The end of a recording takes less.
+const LAST_RESORT: Duration = Duration::from_secs(5);
+
 /// Rows that a turn of the mouse's wheel moves.
 const WHEEL: isize = 3;
 
@@ -73,13 +77,15 @@ pub enum Ended {
     ByUser,
     /// A signal ended them; it is raised again.
     BySignal(i32),
+    /// The terminal is gone.
+    HungUp,
 }
 
 /// An event.
 enum Event {
     Input(Input),
     /// The terminal is gone.
-    InputEnded,
+    HungUp,
     Signal(i32),
     Opened(anyhow::Result<Box<Opened>>),
     Update(Update),
@@ -135,13 +141,17 @@ fn show(
     let (sender, events) = channel();
     // Before the screen is entered: a signal must not leave the terminal as the views need it.
     listen_to_signals(sender.clone())?;
-    let screen = Screen::enter()?;
+    let is_live = control.is_some();
+    let screen = match Screen::enter() {
+        Err(_) if screen::is_gone() => return end(Ended::HungUp, is_live),
+        screen => screen?,
+    };
     listen_to_input(sender.clone());
     listen_to_hang_up(sender.clone());
     begin(&sender);
     let code = Arc::new(start.code.clone());
     let mut app = App::new(start, theme);
-    app.live = control.is_some().then(LiveStatus::default);
+    app.live = is_live.then(LiveStatus::default);
     let work = Work { code, ..Work::default() };
     let mut views = Views { app, screen, sender, control, work, tick: 0 };
     let ended = views.run(&events);
@@ -149,25 +159,44 @@ fn show(
     drop(screen);
     // Freeing a large profile piece by piece takes longer than the system needs for all of it.
     std::mem::forget(app);
-    match ended? {
-        Ended::ByUser => Ok(ExitCode::SUCCESS),
-        Ended::BySignal(signal) => {
-            signal_hook::low_level::emulate_default_handler(signal)?;
-            Ok(ExitCode::FAILURE)
-        }
-    }
+    end(ended?, is_live)
+}
+
+/// Ends the process by the signal that ended the views, if one did.
+fn end(ended: Ended, is_live: bool) -> anyhow::Result<ExitCode> {
+    let signal = match ended {
+        Ended::ByUser => return Ok(ExitCode::SUCCESS),
+        // The end of the recording, and of its COMMAND, is still to come.
+        Ended::HungUp if is_live => return Ok(ExitCode::SUCCESS),
+        // The kernel sends the signal to some processes of the terminal only.
+        Ended::HungUp => SIGHUP,
+        Ended::BySignal(signal) => signal,
+    };
+    signal_hook::low_level::emulate_default_handler(signal)?;
+    Ok(ExitCode::FAILURE)
 }
 
 fn listen_to_signals(sender: Sender<Event>) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGCONT])?;
     thread::spawn(move || {
         for signal in signals.forever() {
-            if sender.send(Event::Signal(signal)).is_err() {
-                return;
+            // Also when nothing receives it any more.
+            sender.send(Event::Signal(signal)).ok();
+            if !matches!(signal, SIGTSTP | SIGCONT) {
+                end_soon(signal);
             }
         }
     });
     Ok(())
+}
+
+/// Ends the process by this signal in a while, without any other thread.
+fn end_soon(signal: i32) {
+    thread::spawn(move || {
+        thread::sleep(LAST_RESORT);
+        screen::abandon();
+        signal_hook::low_level::emulate_default_handler(signal)
+    });
 }
 
 fn listen_to_input(sender: Sender<Event>) {
@@ -177,7 +206,7 @@ fn listen_to_input(sender: Sender<Event>) {
                 return;
             }
         }
-        sender.send(Event::InputEnded).ok();
+        sender.send(Event::HungUp).ok();
     });
 }
 
@@ -185,7 +214,8 @@ fn listen_to_input(sender: Sender<Event>) {
 fn listen_to_hang_up(sender: Sender<Event>) {
     thread::spawn(move || {
         screen::wait_for_hang_up();
-        sender.send(Event::InputEnded).ok();
+        sender.send(Event::HungUp).ok();
+        end_soon(SIGHUP);
     });
 }
 
@@ -236,6 +266,14 @@ fn panic_for_tests(place: &str) {
 
 impl Views {
     fn run(&mut self, events: &Receiver<Event>) -> anyhow::Result<Ended> {
+        match self.handle_all(events) {
+            // Any call of the terminal fails then.
+            Err(_) if screen::is_gone() => Ok(Ended::HungUp),
+            ended => ended,
+        }
+    }
+
+    fn handle_all(&mut self, events: &Receiver<Event>) -> anyhow::Result<Ended> {
         loop {
             self.draw()?;
             let event = if self.app.is_searching() {
@@ -292,8 +330,7 @@ impl Views {
     fn handle(&mut self, event: Event) -> anyhow::Result<Option<Ended>> {
         match event {
             Event::Input(input) => return self.input(input),
-            // Without a terminal, as after a hang-up.
-            Event::InputEnded => return Ok(Some(Ended::ByUser)),
+            Event::HungUp => return Ok(Some(Ended::HungUp)),
             Event::Signal(SIGTSTP) => self.screen.suspend()?,
             Event::Signal(SIGCONT) => self.screen.draw_all()?,
             Event::Signal(signal) => return Ok(Some(Ended::BySignal(signal))),
@@ -330,6 +367,7 @@ impl Views {
                 self.app.say(message);
                 Vec::new()
             }
+            Update::Interrupted => return Ok(Some(Ended::BySignal(SIGTERM))),
             Update::Profile(opened) => {
                 let Opened { profile, type_index, .. } = *opened;
                 let profile = Arc::new(profile);

@@ -17,9 +17,9 @@ use ratatui::crossterm::event::{
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use ratatui::crossterm::{cursor, execute};
+use ratatui::crossterm::{Command, cursor, execute};
 use ratatui::layout::Rect;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use sys::printed::Stderr;
 
@@ -119,6 +119,42 @@ pub fn wait_for_hang_up() {
     while let Err(Errno::INTR) = poll(&mut waiting, None) {}
 }
 
+/// True if the terminal is gone.
+pub fn is_gone() -> bool {
+    let terminal = io::stdout();
+    let mut now = [PollFd::new(&terminal, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut now, Some(&at_once)).is_ok() && now[0].revents().contains(PollFlags::HUP)
+}
+
+/// Restores the terminal as far as that is possible without waiting, and without the lock of
+/// standard output, which the thread that draws may hold.
+pub fn abandon() {
+    if !ENTERED.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    disable_raw_mode().ok();
+    let terminal = io::stdout();
+    let mut now = [PollFd::new(&terminal, PollFlags::OUT)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if poll(&mut now, Some(&at_once)).is_ok_and(|ready| ready > 0) {
+        rustix::io::write(&terminal, restoring().as_bytes()).ok();
+    }
+}
+
+/// What restores the terminal.
+fn restoring() -> String {
+    let mut text = String::new();
+    let parts = [
+        DisableBracketedPaste.write_ansi(&mut text),
+        DisableMouseCapture.write_ansi(&mut text),
+        LeaveAlternateScreen.write_ansi(&mut text),
+        cursor::Show.write_ansi(&mut text),
+    ];
+    debug_assert!(parts.iter().all(Result::is_ok), "a string takes all");
+    text
+}
+
 fn panics() -> std::sync::MutexGuard<'static, Vec<String>> {
     PANICS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -144,8 +180,7 @@ fn enter() -> io::Result<()> {
 pub fn leave() {
     if ENTERED.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout();
-        execute!(out, DisableBracketedPaste, DisableMouseCapture, LeaveAlternateScreen).ok();
-        execute!(out, cursor::Show).ok();
+        out.write_all(restoring().as_bytes()).and_then(|()| out.flush()).ok();
         disable_raw_mode().ok();
     }
 }
