@@ -84,7 +84,7 @@ const FLAME: &[Example] = &[
     ),
     example(
         "prof flame --sandwich malloc -o out.svg",
-        "Draw all callers of a function below it, and what it calls above it",
+        "Draw all callers of a function above it, and what it calls below it",
     ),
     example("prof flame --folded > out.folded", "Write folded stacks for other tools"),
 ];

@@ -56,9 +56,13 @@ pub struct DrawArgs {
     #[command(flatten)]
     filter: FilterArgs,
 
-    /// Draw roots at the top (an icicle graph)
-    #[arg(long, visible_alias = "icicle", help_heading = HEADING)]
+    /// Draw roots at the top (an icicle graph): the default
+    #[arg(long, visible_alias = "icicle", conflicts_with = "flame", help_heading = HEADING)]
     inverted: bool,
+
+    /// Draw roots at the bottom, as flamegraph.pl does
+    #[arg(long, help_heading = HEADING)]
+    flame: bool,
 
     /// Draw the difference to the profile BASE: red grew, blue shrank
     ///
@@ -68,10 +72,10 @@ pub struct DrawArgs {
           help_heading = HEADING)]
     pub(super) diff: Vec<PathBuf>,
 
-    /// Draw all callers of FUNCTION below it, and all that it calls above it
+    /// Draw all callers of FUNCTION above it, and all that it calls below it
     ///
-    /// Merged over all places where FUNCTION occurs; with --inverted, callers are above it. FUNCTION
-    /// is a name, or else a regular expression. In a recursion, the outermost call counts.
+    /// Merged over all places where FUNCTION occurs; with --flame, callers are below it. FUNCTION is
+    /// a name, or else a regular expression. In a recursion, the outermost call counts.
     #[arg(long, value_name = "FUNCTION", help_heading = HEADING,
           conflicts_with_all = ["diff", "folded", "reverse", "root"])]
     sandwich: Option<String>,
@@ -110,7 +114,7 @@ pub struct DrawArgs {
     #[arg(long, value_enum, value_name = "SCHEME", help_heading = HEADING)]
     colors: Option<Scheme>,
 
-    /// Labels whose values form the lowest boxes, separated by commas, or none
+    /// Labels whose values form the outermost boxes, separated by commas, or none
     ///
     /// For example process, pid, thread, tid, cgroup or state. The default is process if there are
     /// several, else none.
@@ -298,7 +302,7 @@ impl DrawArgs {
                 [base] => format!("difference to {}", base.display()),
                 bases => format!("difference to {} recordings", bases.len()),
             },
-            inverted: self.inverted,
+            inverted: !self.flame,
             width: self.width.map(|w| w as usize),
             min_width: self.min_width,
             order: self.order(),
@@ -373,7 +377,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
     let options = FlameOptions {
         title: args.title.clone().unwrap_or_else(|| of_view::title(&view)),
         subtitle: of_view::subtitle(&view),
-        inverted: args.inverted,
+        inverted: !args.flame,
         order: args.order(),
         width: args.width.map(|w| w as usize),
         min_width: args.min_width,

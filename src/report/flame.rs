@@ -24,7 +24,8 @@ pub struct FlameOptions {
     pub title: String,
     /// Smaller text below the title.
     pub subtitle: String,
-    /// Roots at the top, leaves at the bottom.
+    /// Roots at the top, leaves at the bottom: a window shows the roots first, however deep a few
+    /// stacks are.
     pub inverted: bool,
     /// Order of the boxes on one box.
     pub order: Siblings,

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use profile::{Builder, Column, LabelSetId, LocationId};
+
 use crate::common::views::{self, HALF};
 use crate::common::{Prof, needs, temp_dir};
 use quick_xml::events::Event;
@@ -84,7 +86,7 @@ fn boxes_have_the_known_values() {
     let counted = flame(&dir, "known.pb.gz --type samples --title Hello --width 900");
     assert!(counted.contains("<title>foo1 (samples 8, 44.44%, self 3, known)</title>"));
     assert!(counted.contains(">Hello</text>") && counted.contains("width=\"900\""));
-    let reversed = sums(&flame(&dir, "known.pb.gz --reverse --inverted"));
+    let reversed = sums(&flame(&dir, "known.pb.gz --reverse --flame"));
     assert_eq!(reversed["bar"], 10 * HALF);
     assert_eq!(reversed["main"], 18 * HALF);
 }
@@ -190,4 +192,58 @@ fn nothing_to_draw_is_an_error() {
     let out = Prof::new(&dir, "flame missing.pb.gz -o out.svg").run();
     out.refused(1, &["missing.pb.gz"]);
     assert!(!dir.path().join("out.svg").exists());
+}
+
+/// A profile of wide stacks, and of one of 300 frames with a thousandth of the samples.
+fn with_a_deep_stack(dir: &Path) {
+    let mut b = Builder::new(&[("samples", "count")]);
+    let mut names: Vec<_> = ["main", "wide", "other"].map(|name| b.named_location(name)).into();
+    names.extend((0..300).map(|level| b.named_location(&format!("deep{level}"))));
+    let mut add = |stack: &[LocationId], value| {
+        b.add_stack(stack, None, LabelSetId::EMPTY, &[(Column(0), value)]);
+    };
+    add(&[names[0], names[1]], 600);
+    add(&[names[0], names[2]], 399);
+    let deep = [&names[..1], &names[3..]].concat();
+    add(&deep, 1);
+    let file = std::fs::File::create(dir.join("deep.pb.gz")).unwrap();
+    formats::pprof::write(&b.finish(None), file).unwrap();
+}
+
+/// The `y` of the box of a function, or of an element.
+fn y_of(svg: &str, start: &str) -> f64 {
+    let after = svg.split_once(start).unwrap_or_else(|| panic!("no {start}: {svg}")).1;
+    after.split_once(" y=\"").unwrap().1.split_once('"').unwrap().0.parse().unwrap()
+}
+
+/// The height that any window has, of 1280×720 too.
+const FIRST_SCREEN: f64 = 600.0;
+
+#[test]
+fn a_window_shows_the_roots_and_the_widest_boxes_first() {
+    let dir = temp_dir();
+    with_a_deep_stack(dir.path());
+    let options = ["", "--left-heavy", "--icicle", "--diff deep.pb.gz", "--title x --width 900"];
+    for options in options {
+        let svg = flame(&dir, &format!("deep.pb.gz --min-width 0 {options}"));
+        for name in ["all", "main", "wide", "other"] {
+            let y = y_of(&svg, &format!("<title>{name} ("));
+            assert!(y < FIRST_SCREEN, "{options}: {name} at {y}");
+        }
+        assert!(y_of(&svg, "<title>deep299 (") > 3000.0, "the height is that of all rows");
+        // So are the texts about the box under the mouse, and about a search.
+        for id in ["details", "matched"] {
+            let y = y_of(&svg, &format!("<text id=\"{id}\""));
+            assert!(y < 100.0, "{options}: {id} at {y}");
+        }
+        assert!(!svg.contains("scrollTo"), "{options}");
+    }
+    // Roots at the bottom, which the window moves to.
+    let svg = flame(&dir, "deep.pb.gz --min-width 0 --flame");
+    assert!(y_of(&svg, "<title>main (") > 3000.0);
+    assert!(svg.contains("window.scrollTo(0, 1e9)"), "{svg}");
+    // Below 300 callers.
+    let svg = flame(&dir, "deep.pb.gz --min-width 0 --sandwich deep299");
+    let y = y_of(&svg, "<title>deep299 (");
+    assert!(y > 3000.0 && svg.contains(&format!("scrollTo(0, {y} - ")), "{y}");
 }

@@ -32,7 +32,7 @@ fn a_sandwich_has_callers_on_one_side_and_callees_on_the_other() {
     views::known(&dir);
     let svg = Prof::new(&dir, "flame known.pb.gz --sandwich foo1").run().ok().text();
     let y = |svg: &str, name: &str| attribute(svg, name, "y").parse::<f64>().unwrap();
-    assert!(y(&svg, "bar") < y(&svg, "foo1") && y(&svg, "foo1") < y(&svg, "main"));
+    assert!(y(&svg, "bar") > y(&svg, "foo1") && y(&svg, "foo1") > y(&svg, "main"));
     // The samples with foo1: 4 s of 9 s, all of them called by main, 2.5 s in bar.
     for (name, width) in [("main", 8), ("foo1", 8), ("bar", 5)] {
         assert_eq!(attribute(&svg, name, "fg:w"), (width * HALF).to_string(), "{name}");
@@ -40,10 +40,8 @@ fn a_sandwich_has_callers_on_one_side_and_callees_on_the_other() {
     assert!(svg.contains("<title>foo1 (cpu 4.00 s, 44.44%, self 1.50 s, known)</title>"), "{svg}");
     assert!(svg.contains(">Sandwich of foo1</text>") && !svg.contains("foo2 ("));
     quick_xml::Reader::from_str(&svg).read_event().expect("well-formed XML");
-    let inverted = "flame known.pb.gz --sandwich foo1 --inverted";
-    let inverted = Prof::new(&dir, inverted).run().ok().text();
-    assert!(y(&inverted, "bar") > y(&inverted, "foo1"));
-    assert!(y(&inverted, "foo1") > y(&inverted, "main"));
+    let flame = Prof::new(&dir, "flame known.pb.gz --sandwich foo1 --flame").run().ok().text();
+    assert!(y(&flame, "bar") < y(&flame, "foo1") && y(&flame, "foo1") < y(&flame, "main"));
     let refused = |args: &str, code: i32, words: &[&str]| {
         Prof::new(&dir, &format!("flame known.pb.gz --sandwich {args}")).run().refused(code, words);
     };
@@ -91,7 +89,7 @@ fn hostile_profiles_have_sandwiches_and_differences() {
     views::known(&dir);
     views::empty(&dir);
     for function in ["again", "red", "x{50}", "."] {
-        for options in ["", "--json", "--collapse-recursion", "--left-heavy --inverted"] {
+        for options in ["", "--json", "--collapse-recursion", "--left-heavy --flame"] {
             let args = format!("flame h.pb.gz --min-width 0 --sandwich {function} {options}");
             let out = Prof::new(&dir, &args).run().ok().text();
             assert!(!out.contains('\x1b'), "{args}");

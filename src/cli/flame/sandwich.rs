@@ -39,7 +39,7 @@ impl DrawArgs {
         let options = FlameOptions {
             title: self.title.clone().unwrap_or_else(|| format!("Sandwich of {of_functions}")),
             subtitle: format!("{} · {}", of_view::title(view), text::totals(view, &sandwich)),
-            inverted: self.inverted,
+            inverted: !self.flame,
             order: self.order(),
             width: self.width.map(|w| w as usize),
             min_width: self.min_width,

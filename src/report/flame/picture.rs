@@ -28,8 +28,21 @@ const PADDING: usize = 10;
 pub(super) const FRAMES: &str = "<svg id=\"frames\"";
 
 /// inferno's `Search` is almost invisible.
-pub(super) const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
+const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
 pub(super) const VISIBLE_SEARCH: &str = "#search { text-anchor:end; opacity:0.6;";
+
+/// The beginning of inferno's script, in which the place is inserted that a window shows first.
+const INIT: &str = "function init(evt) {";
+
+/// The row that a window shows first.
+pub(super) enum FirstShown<'y> {
+    /// The uppermost, as any window does.
+    Top,
+    /// The lowermost.
+    Bottom,
+    /// The row with this `y`, in the middle.
+    Row(&'y str),
+}
 
 /// Placeholder of the legend until inferno has drawn, because inferno escapes its input: a
 /// private-use character.
@@ -69,7 +82,32 @@ pub fn write<'t>(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no samples to draw"));
     }
     let svg = draw(boxes, options)?.replacen(LEGEND, legend, 1);
-    insert_texts(&mut Clean::new(out), &svg, boxes.len(), width(options), text)
+    let first = if options.inverted { FirstShown::Top } else { FirstShown::Bottom };
+    insert_texts(&mut Clean::new(out), &svg, &first, boxes.len(), width(options), text)
+}
+
+/// inferno's drawing before the boxes, changed: the search is visible, the share of what it found is
+/// in the line of details if that is above the boxes, and the window shows `first`.
+pub(super) fn head(drawn: &str, first: &FirstShown) -> Option<String> {
+    let head = drawn.replacen(FAINT_SEARCH, VISIBLE_SEARCH, 1);
+    let [details, matched] = ["details", "matched"].map(|id| {
+        let text = &head[head.find(&format!("<text id=\"{id}\""))?..];
+        attribute(text, "y")
+    });
+    let (details, matched) = (details?, matched?);
+    let at = head.find("<text id=\"matched\"")?;
+    let moved = head[at..].replacen(&format!("y=\"{matched}\""), &format!("y=\"{details}\""), 1);
+    let head = format!("{}{moved}", &head[..at]);
+    let place = match first {
+        FirstShown::Top => return Some(head),
+        // Beyond its end, a window shows its end.
+        FirstShown::Bottom => "1e9".to_owned(),
+        FirstShown::Row(y) => format!("{y} - window.innerHeight / 2"),
+    };
+    let scroll = format!(
+        "{INIT}\n    window.addEventListener(\"load\", function() {{ window.scrollTo(0, {place}); }});"
+    );
+    head.contains(INIT).then(|| head.replacen(INIT, &scroll, 1))
 }
 
 /// Width of the boxes in pixels.
@@ -143,13 +181,14 @@ fn palette(boxes: &[PictureBox]) -> PaletteMap {
 fn insert_texts<'t>(
     out: &mut dyn Write,
     svg: &str,
+    first: &FirstShown,
     count: usize,
     width: f64,
     text: impl Fn(Option<usize>) -> BoxText<'t>,
 ) -> io::Result<()> {
     let unexpected = || io::Error::other("unexpected output of inferno");
     let start = svg.find(FRAMES).ok_or_else(unexpected)?;
-    out.write_all(svg[..start].replacen(FAINT_SEARCH, VISIBLE_SEARCH, 1).as_bytes())?;
+    out.write_all(head(&svg[..start], first).ok_or_else(unexpected)?.as_bytes())?;
     let mut rest = &svg[start..];
     while let Some((before, after)) = rest.split_once("<title>") {
         let (title, after) = after.split_once("</title>").ok_or_else(unexpected)?;

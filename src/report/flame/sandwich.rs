@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use super::picture::{self, PictureBox, attribute};
+use super::picture::{self, FirstShown, PictureBox, attribute};
 use super::{FlameOptions, colors, name, tooltip};
 use crate::report::colors::{Rgb, Scheme};
 use crate::report::legend;
@@ -162,7 +162,9 @@ fn insert(
     let rows = rows(&svg[opened..end]).ok_or_else(unexpected)?;
     let row = |number: usize| rows.get(number).ok_or_else(unexpected);
     let find_function = format!("var middle = {};\n    {FIND_FUNCTION}", row(middle)?.y);
-    let mut head = svg[..start].replacen(picture::FAINT_SEARCH, picture::VISIBLE_SEARCH, 1);
+    // The row of the functions, also with many rows above it.
+    let first = FirstShown::Row(row(middle)?.y);
+    let mut head = picture::head(&svg[..start], &first).ok_or_else(unexpected)?;
     for (old, new) in [(IS_BELOW, IS_NEARER), (BEFORE_LOOP, &*find_function), (MATCHED, "\"\"")] {
         if !head.contains(old) {
             return Err(unexpected());

@@ -74,7 +74,7 @@ fn options(title: String, subtitle: String) -> FlameOptions {
     FlameOptions {
         title,
         subtitle,
-        inverted: false,
+        inverted: true,
         order: Siblings::Name,
         width: None,
         min_width: MIN_WIDTH,
@@ -82,7 +82,7 @@ fn options(title: String, subtitle: String) -> FlameOptions {
     }
 }
 
-/// The callers of a function below it, and its callees above it.
+/// The callers of a function above it, and its callees below it.
 fn write_sandwich(
     part: &Arc<Profile>,
     query: &Query,
