@@ -212,6 +212,34 @@ fn crates_depend_on_each_other_as_documented() {
     assert_eq!(dependencies(), documented);
 }
 
+/// The features of regex-syntax, which decide what an expression can be, in these kinds of dependencies.
+fn features_of_expressions(kinds: &str) -> BTreeSet<String> {
+    let tree = std::process::Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--package", "prof", "--invert", "regex-syntax"])
+        .args(["--edges", kinds, "--prefix", "none"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let text = String::from_utf8(tree.stdout).unwrap();
+    let features = text.lines().filter_map(|line| line.strip_prefix("regex-syntax feature "));
+    features.map(|line| line.split('"').nth(1).unwrap().to_owned()).collect()
+}
+
+/// Tests must not accept an expression of Go's that the release refuses: development dependencies
+/// (proptest) add features.
+#[test]
+fn expressions_of_the_release_are_those_of_go() {
+    let release = features_of_expressions("features,normal");
+    let needed = ["std", "unicode-case", "unicode-gencat", "unicode-perl", "unicode-script"];
+    assert_eq!(release, needed.map(str::to_owned).into());
+    // Properties that Go's expressions have no names for.
+    let further = ["default", "unicode", "unicode-age", "unicode-bool", "unicode-segment"];
+    let of_tests = features_of_expressions("features");
+    let only_in_tests: Vec<&str> = of_tests.difference(&release).map(|f| &**f).collect();
+    assert_eq!(only_in_tests, further);
+}
+
 /// Whether code names a part by its path: `part::…`, or `crate::part::…` for one below `src/`.
 fn names_part(text: &str, path: &str) -> bool {
     text.match_indices(path).any(|(at, _)| {

@@ -9,7 +9,7 @@ use super::report::nothing_to_show;
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
 use crate::report::annotate::{self, Annotated, Layout, Lookup, Order};
-use crate::report::text::{self, regex_reason};
+use crate::report::text::{self, quoted, regex_reason};
 use code::text::SourcePaths;
 use sys::{printed, suggest};
 use view::source::{Listing, Selection, Source, Unit, candidates};
@@ -236,7 +236,10 @@ fn select(view: &View, lookup: &Lookup<'_>, what: &str) -> anyhow::Result<Select
     }
     let found = Selection::find(view, what).map_err(|error| {
         let reason = regex_reason(&error);
-        usage(format!("{what:?} is no function or file, and not a regular expression: {reason}"))
+        usage(format!(
+            "{} is no function or file, and not a regular expression: {reason}",
+            quoted(what)
+        ))
     })?;
     if let Some(selection) = found {
         return Ok(selection);

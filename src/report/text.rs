@@ -15,6 +15,11 @@ pub fn regex_reason(error: &regex::Error) -> String {
     message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
+/// A text that the user typed, in quotation marks, otherwise as it was typed.
+pub fn quoted(text: &str) -> String {
+    format!("\"{}\"", clean(text))
+}
+
 /// Largest width to which a text column other than the last is padded.
 const MAX_PAD: usize = 40;
 

@@ -7,7 +7,7 @@ use regex::Regex;
 use super::super::output::Output;
 use super::super::time::TimeArgs;
 use super::super::{summary, usage};
-use crate::report::text::regex_reason;
+use crate::report::text::{quoted, regex_reason};
 use profile::Profile;
 use sys::printed::Stderr;
 use view::{Condition, Filter, Selector, TagError, TagMatch};
@@ -203,7 +203,7 @@ fn tag_match(option: &str, text: Option<&str>) -> anyhow::Result<Option<TagMatch
 
 fn not_a_regex(option: &str, text: &str, error: &regex::Error) -> anyhow::Error {
     let reason = regex_reason(error);
-    usage(format!("{option}: {text:?} is not a regular expression: {reason}"))
+    usage(format!("{option}: {} is not a regular expression: {reason}", quoted(text)))
 }
 
 #[cfg(test)]
@@ -217,6 +217,9 @@ mod tests {
         assert!(
             regex("--focus", Some("(a{1000}){1000}")).is_err_and(|e| !e.to_string().contains('\n'))
         );
+        let error = regex("--focus", Some("\\pX\"\\x1b")).unwrap_err().to_string();
+        let start = "--focus: \"\\pX\"\\x1b\" is not a regular expression: ";
+        assert!(error.starts_with(start), "{error}");
         let error = tag_match("--tagfocus", Some("key=a,[")).unwrap_err().to_string();
         assert_eq!(
             error,
@@ -224,6 +227,23 @@ mod tests {
         );
         let error = tag_match("--tagignore", Some("1:99999999999999999999kb")).unwrap_err();
         assert_eq!(error.to_string(), "--tagignore: 99999999999999999999 is beyond 64 bits");
+    }
+
+    #[test]
+    fn classes_of_characters_are_those_of_go() {
+        for (class, has, has_not) in [
+            (r"\pN", "7", "x"),
+            (r"\p{Lu}", "Ä", "ä"),
+            (r"\PL", "7", "x"),
+            (r"[^\pL]", "_", "é"),
+            (r"\p{Greek}", "λ", "l"),
+            (r"\p{Han}", "漢", "a"),
+            (r"\P{Greek}", "l", "λ"),
+            (r"(?i)É", "é", "e"),
+        ] {
+            let expression = regex("--focus", Some(&format!("^{class}$"))).unwrap().unwrap();
+            assert!(expression.is_match(has) && !expression.is_match(has_not), "{class}");
+        }
     }
 
     #[test]

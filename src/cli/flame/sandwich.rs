@@ -5,6 +5,7 @@ use crate::cli::output::Output;
 use crate::cli::usage;
 use crate::report::colors::Scheme;
 use crate::report::flame::FlameOptions;
+use crate::report::text::{quoted, regex_reason};
 use crate::report::{flame, json, sandwich as text, summary as of_view};
 use view::{Cut, Sandwich, SandwichBoxes, View, named_frames};
 
@@ -18,22 +19,22 @@ impl DrawArgs {
         quiet: bool,
     ) -> anyhow::Result<u64> {
         leave_out_negative(view, quiet)?;
+        let name = quoted(wanted);
         let functions = named_frames(view, wanted).map_err(|error| {
-            let message = error.to_string();
-            let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            let reason = regex_reason(&error);
             usage(format!(
-                "--sandwich: no function has the name {wanted:?}, and it is not a regular \
-                 expression: {last}"
+                "--sandwich: no function has the name {name}, and it is not a regular \
+                 expression: {reason}"
             ))
         })?;
-        anyhow::ensure!(!functions.is_empty(), "--sandwich: no function matches {wanted:?}");
+        anyhow::ensure!(!functions.is_empty(), "--sandwich: no function matches {name}");
         if self.colors == Some(Scheme::State) {
             return Err(usage("--sandwich has no colours by state; choose other --colors"));
         }
         let sandwich = Sandwich::new(view, &functions, Cut::Width(self.min_width));
         anyhow::ensure!(
             sandwich.total > 0,
-            "nothing to draw: no sample that passes the filters has {wanted:?}"
+            "nothing to draw: no sample that passes the filters has {name}"
         );
         let of_functions = text::names(view, &functions);
         let options = FlameOptions {

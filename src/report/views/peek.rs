@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use regex::Regex;
 
 use super::{OutputFormat, Registered, Request, ViewOption, needs_functions};
-use crate::report::text::regex_reason;
+use crate::report::text::{quoted, regex_reason};
 use crate::report::{json, peek};
 use view::{Granularity, Peek, View, matching_frames};
 
@@ -28,7 +28,10 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     let wanted = request.argument.unwrap_or_default();
     let regex = Regex::new(wanted).map_err(|error| {
         let reason = regex_reason(&error);
-        super::invalid(format!("--peek: {wanted:?}: it is not a regular expression: {reason}"))
+        super::invalid(format!(
+            "--peek: {}: it is not a regular expression: {reason}",
+            quoted(wanted)
+        ))
     })?;
     // As in pprof, functions of one name are one function, whatever their binaries.
     if request.granularity == Granularity::FUNCTION {

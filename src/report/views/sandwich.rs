@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{OutputFormat, Registered, Request, ViewOption, needs_functions, tree};
-use crate::report::text::{TreeOptions, regex_reason};
+use crate::report::text::{TreeOptions, quoted, regex_reason};
 use crate::report::{json, sandwich};
 use view::{Sandwich, View, named_frames};
 
@@ -27,12 +27,13 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     let functions = named_frames(view, wanted).map_err(|error| {
         let reason = regex_reason(&error);
         super::invalid(format!(
-            "--sandwich: no function has the name {wanted:?}, and it is not a regular expression: \
-             {reason}"
+            "--sandwich: no function has the name {}, and it is not a regular expression: \
+             {reason}",
+            quoted(wanted)
         ))
     })?;
     if functions.is_empty() {
-        return Err(super::invalid(format!("--sandwich: no function matches {wanted:?}")));
+        return Err(super::invalid(format!("--sandwich: no function matches {}", quoted(wanted))));
     }
     let min_percent = tree::min_percent(request);
     let model = Sandwich::new(view, &functions, tree::cut(min_percent));
