@@ -69,7 +69,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let output = Output::create_any(args.output.as_deref().unwrap_or(Path::new("-")))?;
     let profile = args.filter.load(&args.files)?;
     let type_index = args.filter.type_index(&profile)?;
-    let view = View::new(&profile, type_index, Granularity::SYMBOL);
+    let granularity = args.filter.granularity().unwrap_or(Granularity::SYMBOL);
+    let view = View::new(&profile, type_index, granularity);
     draw(&args, &view, output)?;
     // Freeing a large profile piece by piece takes longer than the system needs for all.
     std::mem::forget::<Profile>(profile);
@@ -88,7 +89,7 @@ fn draw(args: &Args, view: &View, output: Output) -> anyhow::Result<()> {
     let trim = Trim { nodes: nodecount, node_fraction: nodefraction, edge_fraction: edgefraction };
     let graph = Graph::new(view, NodeOrder::Drawing, trim);
     if args.json {
-        output.write_text(|out| json::write_graph(out, view, &graph, Granularity::SYMBOL))?;
+        output.write_text(|out| json::write_graph(out, view, &graph, view.frames.granularity))?;
         return Ok(());
     }
     if view.kept_total == 0 {

@@ -1,11 +1,12 @@
 //! Call graphs in the language DOT of Graphviz, with the shapes and colours of `go tool pprof`.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::colors::Rgb;
 use super::{summary, units};
 use sys::printed;
-use view::{Edge, Graph, GraphNode, View, percent};
+use view::{Edge, Graph, GraphNode, Name, View, percent};
 
 /// Characters of a name in a box, and in a tooltip. The middle of longer names is left out.
 const LONGEST_LABEL: usize = 120;
@@ -112,8 +113,21 @@ fn write_edge(out: &mut dyn Write, view: &View, graph: &Graph, edge: &Edge) -> i
     )
 }
 
+/// The name of a node; after it what else distinguishes it.
 fn name(view: &View, node: &GraphNode) -> String {
-    printed::line(&view.frames.get(node.frame).display(view.profile)).into_owned()
+    let frame = view.frames.get(node.frame);
+    let granularity = view.frames.granularity;
+    let mut name = frame.display(view.profile).into_owned();
+    let is_function = matches!(frame.name, Name::Function(_));
+    if is_function && granularity.address {
+        let _ = write!(name, " {:#x}", frame.address);
+    }
+    if is_function && granularity.line {
+        let _ = write!(name, " {}", frame.place(view.profile));
+    } else if is_function && granularity.file {
+        let _ = write!(name, " {}", view.profile.str(frame.file));
+    }
+    printed::line(name.trim_end()).into_owned()
 }
 
 /// `text` with at most `most` characters.

@@ -419,6 +419,70 @@ fn tables_of_profiles_of_go_are_equal() {
     }
 }
 
+/// The nodes of a call graph as the rows of a table, and the number of its edges.
+fn graph_rows(dir: &Path, file: &Path, granularity: &str) -> (Vec<Row>, usize) {
+    let all = "graph --json -n 0 --nodefraction 0 --edgefraction 0 --granularity";
+    let json = Prof::new(dir, all).arg(granularity).arg(file).run().ok().stdout;
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    let value = |row: &Value, key: &str| row[key].as_i64().unwrap();
+    let nodes = json["nodes"].as_array().unwrap().iter();
+    let nodes =
+        nodes.map(|row| (value(row, "self"), value(row, "total"), name_of(row, granularity)));
+    let nodes = nodes.filter(|row| (row.0, row.1) != (0, 0)).collect();
+    (nodes, json["edges"].as_array().unwrap().len())
+}
+
+/// A profile of code without names, called by a function.
+fn without_names(dir: &Path) -> PathBuf {
+    let mut b = Builder::new(&[("cpu", "nanoseconds")]);
+    let file = b.profile.strings.intern("/bin/x");
+    let mapping = Mapping { start: 0x1000, limit: 0x4000, file, ..Mapping::default() };
+    let mapping = b.add_mapping(mapping);
+    let main = functions(&mut b, Some(mapping), 0x1001, &[("main", "a.c", 7)]);
+    for at in 1..7 {
+        let leaf = b.location(Some(mapping), 0x2000 + 16 * at);
+        b.add(&[leaf, main], LabelSetId::EMPTY, Column(0), 1000 * at as i64);
+    }
+    let path = dir.join("without-names.pb.gz");
+    pprof::write(&b.finish(None), File::create(&path).unwrap()).unwrap();
+    path
+}
+
+#[test]
+fn a_call_graph_has_the_rows_of_the_table_at_each_granularity() {
+    let dir = temp_dir();
+    let mut files = vec![without_names(dir.path()), with_many_names_of_files(dir.path())];
+    files.extend(GOLDEN.iter().map(|golden| built(dir.path(), golden)));
+    for file in files {
+        for granularity in PARTS {
+            let sorted = |mut rows: Vec<Row>| {
+                rows.sort();
+                rows
+            };
+            let (nodes, edges) = graph_rows(dir.path(), &file, granularity);
+            let rows = our_rows(dir.path(), &file, granularity, &[]);
+            let context = format!("{} {granularity}", file.display());
+            assert_eq!(sorted(nodes), sorted(rows), "{context}");
+            if needs(&["go"]) {
+                let mut theirs = vec!["-dot".to_owned(), format!("-{granularity}")];
+                theirs.extend(["count", "fraction"].map(|of| format!("-node{of}=0")));
+                theirs.push("-edgefraction=0".to_owned());
+                let dot = go(&theirs, &file);
+                // Labels are boxes of pprof's, too: `N1 -> N1_0`.
+                let is_node =
+                    |name: &str| name.strip_prefix('N').is_some_and(|n| n.parse::<u32>().is_ok());
+                let is_edge = |line: &&str| {
+                    let mut words = line.split(' ');
+                    words.next().is_some_and(is_node)
+                        && words.next() == Some("->")
+                        && words.next().is_some_and(is_node)
+                };
+                assert_eq!(dot.lines().filter(is_edge).count(), edges, "{context}: {dot}");
+            }
+        }
+    }
+}
+
 /// Values by label: `-tags` of pprof.
 fn their_tags(file: &Path, unit: &str, options: &[String]) -> BTreeMap<(String, String), i64> {
     let mut arguments = vec!["-tags".to_owned(), format!("-unit={unit}")];

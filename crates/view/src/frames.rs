@@ -11,15 +11,15 @@ use rustc_hash::{FxHashSet, FxHasher};
 use super::binaries::{base_name, is_kernel, is_run_time};
 use super::cancel::STEPS;
 use super::{Cancel, Expansion, Granularity};
-use profile::{LabelValue, Line, LocationId, Profile, StrId};
+use profile::{LabelValue, Line, Location, LocationId, Profile, StrId};
 
 /// Name of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Name {
     /// A function.
     Function(StrId),
-    /// An address without a function: offset in the binary's file, or the address itself without a
-    /// binary.
+    /// An address without a function: offset in the binary's file; the address itself without a
+    /// binary, and in the kernel.
     Address(u64),
     /// All code without a function, or without a source file, of a binary.
     Unknown,
@@ -139,12 +139,7 @@ impl Frames {
     fn add_location(&mut self, profile: &Profile, id: LocationId, kernel: &[bool]) {
         let location = &profile.locations[id.0 as usize];
         let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
-        let address = match mapping {
-            Some(m) if m.file != StrId::EMPTY => {
-                location.address.wrapping_sub(m.start).wrapping_add(m.file_offset)
-            }
-            _ => location.address,
-        };
+        let address = address_in_file(profile, location);
         let place = Frame {
             name: Name::Address(address),
             address,
@@ -301,6 +296,32 @@ fn with_line(profile: &Profile, place: Frame, line: &Line, inlined: bool) -> Fra
     }
 }
 
+/// The address of a location as it is shown: that in the file of its binary. Without a file, it is
+/// the address itself; so it is in the kernel, as in `/proc/kallsyms`.
+pub(crate) fn address_in_file(profile: &Profile, location: &Location) -> u64 {
+    let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
+    match mapping {
+        Some(m) if m.file != StrId::EMPTY && !has_no_file(profile.str(m.file), location) => {
+            location.address.wrapping_sub(m.start).wrapping_add(m.file_offset)
+        }
+        _ => location.address,
+    }
+}
+
+/// True for code of the kernel that is in memory only: `[kernel.kallsyms]`, `[ext4]`.
+fn has_no_file(file: &str, location: &Location) -> bool {
+    location.address >= KERNEL_START && file.starts_with('[') && is_kernel(file)
+}
+
+/// An address without a name, as it is shown in a binary.
+pub(crate) fn address_name(binary: &str, at: u64) -> String {
+    match base_name(binary) {
+        // No file has such an offset.
+        name if name.is_empty() || at >= KERNEL_START => format!("{at:#x}"),
+        name => format!("{name}+{at:#x}"),
+    }
+}
+
 /// Leaves of each location only the outermost function, into which the others were inlined.
 pub fn fold_inlined(profile: &mut Profile) {
     for location in profile.locations.iter_mut().filter(|l| l.line_count > 1) {
@@ -359,12 +380,12 @@ impl Frame {
         hasher.finish()
     }
 
-    /// Text to print: the function, `binary+0xoffset`, `0xaddress`, or the label's value.
+    /// Text to print: the function, `binary+0xoffset`, `0xaddress` (without a binary, and in the
+    /// kernel), or the label's value.
     pub fn display<'p>(&self, profile: &'p Profile) -> Cow<'p, str> {
         match self.name {
             Name::Function(name) => profile.str(name).into(),
-            Name::Address(at) if self.binary == StrId::EMPTY => format!("{at:#x}").into(),
-            Name::Address(at) => format!("{}+{at:#x}", self.binary_name(profile)).into(),
+            Name::Address(at) => address_name(profile.str(self.binary), at).into(),
             Name::Label(Some(LabelValue::Str(s)), _) => profile.str(s).into(),
             Name::Label(Some(value), key) => {
                 format!("{} {}", profile.str(key), label_text(profile, value)).into()
@@ -489,6 +510,25 @@ mod tests {
                 assert!(all.iter().all(|c| !(less(a, b) && less(b, c)) || less(a, c)));
             }
         }
+    }
+
+    #[test]
+    fn addresses_of_the_kernel_are_those_of_the_kernel() {
+        let mut b = Builder::new(&[("samples", "count")]);
+        let text = mapping(&mut b, "[kernel.kallsyms]", 0xffff_8000_0000_0000);
+        let module = mapping(&mut b, "[ext4]", 0xffff_ffff_c000_0000);
+        let file = mapping(&mut b, "/lib/modules/6.1/xfs.ko", 0xffff_ffff_c100_0000);
+        let unknown = b.location(Some(text), 0xffff_ffff_8226_e639);
+        b.location(Some(module), 0xffff_ffff_c000_0123);
+        b.location(Some(file), 0xffff_ffff_c100_0123);
+        functions(&mut b, Some(text), 0xffff_ffff_8100_0000, &[("_text", "", 0)]);
+        let p = b.finish(None);
+        let frames = Frames::new(&p, Granularity::ADDRESSES);
+        let names: Vec<String> = (0..4).map(|id| names_of(&p, &frames, id)[0].clone()).collect();
+        assert_eq!(names, ["0xffffffff8226e639", "0xffffffffc0000123", "xfs.ko+0x123", "_text"]);
+        assert_eq!(frames.get(frames.of(unknown)[0]).address, 0xffff_ffff_8226_e639);
+        assert_eq!(frames.get(frames.of(LocationId(3))[0]).address, 0xffff_ffff_8100_0000);
+        assert!(frames.get(frames.of(unknown)[0]).kernel);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use regex::Regex;
 use rustc_hash::FxHashMap;
 
+use super::frames::{address_in_file, address_name};
 use super::{Name, View, base_name};
 use profile::{LocationId, MappingId, StrId};
 
@@ -178,7 +179,7 @@ impl Listing {
             Name::Address(at) => {
                 let mapping = self.mapping.map(|m| &view.profile.mappings[m.0 as usize]);
                 let binary = mapping.map_or("", |mapping| view.profile.str(mapping.file));
-                format!("{}+{at:#x}", base_name(binary)).into()
+                address_name(binary, at).into()
             }
             _ => "[unknown]".into(),
         }
@@ -343,12 +344,10 @@ impl Cells<'_, '_> {
         let profile = self.view.profile;
         let location = &profile.locations[id.0 as usize];
         let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
-        let (file, build_id, offset) = match mapping {
-            Some(m) if m.file != StrId::EMPTY => {
-                let offset = location.address.wrapping_sub(m.start).wrapping_add(m.file_offset);
-                (m.file, m.build_id, offset)
-            }
-            _ => (StrId::EMPTY, StrId::EMPTY, location.address),
+        let offset = address_in_file(profile, location);
+        let (file, build_id) = match mapping {
+            Some(m) if m.file != StrId::EMPTY => (m.file, m.build_id),
+            _ => (StrId::EMPTY, StrId::EMPTY),
         };
         Key::Address { listing, file, build_id, offset }
     }

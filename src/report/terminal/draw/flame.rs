@@ -63,6 +63,11 @@ fn draw_boxes(
         return;
     }
     let rows = page.cell_rows(area.width);
+    if rows.row(0).is_empty() {
+        let text = " every box is narrower than a column; tables (f) and call trees (t) show them";
+        put(out, app.theme, area, text, app.theme.faint());
+        return;
+    }
     for y in 0..area.height.saturating_sub(1) {
         for b in rows.row(page.box_row(y, area.height)) {
             let name = tree.box_name(b.node);
