@@ -1,17 +1,18 @@
 //! The end of a recording on standard error: five lines at most, and the rest with `-v`. All of it
 //! is in the profile's comments, too.
 
+use std::cell::OnceCell;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use super::quality;
 use super::record::Recorded;
-use crate::report::advice;
+use crate::report::{advice, summary as of_view};
 use crate::sampler::notes::{LossRemedy, UncoveredTime, matters};
 use crate::sampler::{Importance, Note};
-use profile::{BinaryShare, Diagnostics, Profile};
-use view::{Granularity, View};
+use profile::{BinaryShare, Diagnostics, Profile, StrId};
+use view::{Granularity, Shares, View};
 
 /// The amount of output on standard error.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -44,6 +45,8 @@ pub struct Summary<'a> {
     kind: Kind,
     /// The profile that was written, if one was.
     file: Option<String>,
+    /// Of the sample type that is shown first; computed when it is needed.
+    shares: OnceCell<Shares>,
 }
 
 impl<'a> Summary<'a> {
@@ -64,7 +67,7 @@ impl<'a> Summary<'a> {
 
     fn new(recorded: &'a Recorded, kind: Kind, file: Option<&Path>) -> Summary<'a> {
         let file = file.map(|file| file.to_string_lossy().into_owned());
-        Summary { recorded, kind, file }
+        Summary { recorded, kind, file, shares: OnceCell::new() }
     }
 
     /// Prints it, and how the COMMAND ended; [`Summary::advice`] is to follow.
@@ -105,7 +108,7 @@ impl<'a> Summary<'a> {
         match self.kind {
             Kind::Recording => Some(format!(
                 "{} in {:.1} s, {}",
-                plural(d.samples, "sample"),
+                plural(self.samples(), "sample"),
                 self.seconds(),
                 plural(d.distinct, "distinct stack")
             )),
@@ -117,6 +120,30 @@ impl<'a> Summary<'a> {
             }
             Kind::PrintedThreads => None,
         }
+    }
+
+    /// The number of samples, as in `prof report`.
+    fn samples(&self) -> u64 {
+        let count = of_view::sample_count(&self.recorded.profile);
+        count.and_then(|n| u64::try_from(n).ok()).unwrap_or(self.recorded.diagnostics.samples)
+    }
+
+    /// Truncated stacks and all: by the value that is shown first, since one stack may be that of a
+    /// whole recording.
+    fn truncated(&self) -> (u64, u64) {
+        let d = &self.recorded.diagnostics;
+        let shares = self.shares();
+        match shares.all {
+            0 => (d.truncated_total(), d.user_stacks),
+            all => (shares.truncated.unsigned_abs(), all.unsigned_abs()),
+        }
+    }
+
+    fn shares(&self) -> &Shares {
+        let profile = &self.recorded.profile;
+        self.shares.get_or_init(|| {
+            Shares::of(&View::new(profile, profile.default_type_index(), Granularity::NONE))
+        })
     }
 
     /// Losses and cuts that matter to the figures, and the remedy for the first.
@@ -140,11 +167,12 @@ impl<'a> Summary<'a> {
             lost.push(format!("events were throttled {} times", d.throttled));
             remedies.push(Some(LossRemedy::LowerRateOrLongerPeriod.to_string()));
         }
-        if matters(d.truncated_total(), d.user_stacks) {
-            let share = percent(d.truncated_total(), d.user_stacks);
+        let (truncated, all) = self.truncated();
+        if matters(truncated, all) {
+            let share = percent(truncated, all);
             let most = d.truncated.iter().max_by_key(|(_, n)| n).map(|(why, _)| *why);
             let why = most.map_or(String::new(), |why| format!(" ({})", why.code()));
-            lost.push(format!("{share} of the stacks are truncated{why}"));
+            lost.push(format!("{share} of the value is in truncated stacks{why}"));
             let of_profile = |why| advice::whole_stacks_of(&self.recorded.profile, why);
             remedies.push(most.filter(|why| advice::can_be_whole(*why)).and_then(of_profile));
         }
@@ -181,7 +209,7 @@ impl<'a> Summary<'a> {
     /// The share of samples without a name, if it is large and nothing else explains it, and the
     /// command that helps most.
     fn names_of_worst(&self) -> Option<String> {
-        let Recorded { profile, diagnostics: d, .. } = self.recorded;
+        let Recorded { profile, .. } = self.recorded;
         let is_reported = || self.names().is_some() || self.interpreter().is_some();
         let worst = self.worst().filter(|_| self.recorded.names && !is_reported())?;
         let word = self.file.as_ref().map(|file| super::shell_word(file).into_owned());
@@ -192,22 +220,36 @@ impl<'a> Summary<'a> {
         } else {
             worst.binary.rsplit('/').next().unwrap_or_default()
         };
-        let all = symbols::counted(profile);
-        let share = percent(d.unsymbolized_total(), all);
+        let (nameless, all) = self.nameless();
+        let share = percent(nameless.iter().map(|b| b.samples).sum(), all);
         let of_it = percent(worst.samples, all);
         Some(format!("{share} of the samples have no function name ({name} {of_it}){how}"))
     }
 
-    /// True if many samples have no name.
-    fn lacks_names(&self) -> bool {
+    /// The binaries of leaves without a name, most first, and all: by the value that is shown first.
+    fn nameless(&self) -> (Vec<BinaryShare>, u64) {
         let Recorded { profile, diagnostics: d, .. } = self.recorded;
-        let all = symbols::counted(profile);
-        d.unsymbolized_total().saturating_mul(100) > all.saturating_mul(NAMELESS_PERCENT)
+        let shares = self.shares();
+        if shares.all == 0 {
+            return (d.unsymbolized.clone(), symbols::counted(profile));
+        }
+        let share = |&(file, value): &(StrId, i64)| BinaryShare {
+            binary: Some(profile.str(file)).filter(|f| !f.is_empty()).unwrap_or("[unknown]").into(),
+            samples: value.unsigned_abs(),
+        };
+        (shares.nameless_in.iter().map(share).collect(), shares.all.unsigned_abs())
     }
 
-    /// The binary of most samples without a name, if there are many.
-    fn worst(&self) -> Option<&BinaryShare> {
-        self.recorded.diagnostics.unsymbolized.first().filter(|_| self.lacks_names())
+    /// True if much of the value has no name.
+    fn lacks_names(&self) -> bool {
+        let (nameless, all) = self.nameless();
+        let nameless = nameless.iter().map(|b| b.samples).fold(0, u64::saturating_add);
+        nameless.saturating_mul(100) > all.saturating_mul(NAMELESS_PERCENT)
+    }
+
+    /// The binary of most of the value without a name, if it is much.
+    fn worst(&self) -> Option<BinaryShare> {
+        self.nameless().0.into_iter().next().filter(|_| self.lacks_names())
     }
 
     /// The most important of the other notes, if the figures mislead without it, and the number of

@@ -1,14 +1,14 @@
 //! Summary of a profile: type, time, size, and warnings.
 
 use super::units;
-use profile::{Diagnostics, Mapping, Profile, StrId, ThreadState, comment};
-use view::{States, View, base_name, percent};
+use profile::{Diagnostics, Mapping, Profile, StrId, ThreadState, ValueType, comment};
+use view::{Shares, States, View, base_name, percent};
 
 /// Lines above every text view: type, time and total of `view`, after a warning if needed.
 pub fn lines(view: &View) -> Vec<String> {
     let profile = view.profile;
     let mut out = Vec::new();
-    out.extend(warning(profile));
+    out.extend(warning(view));
     out.extend(left_out(view));
     if let Some(target) = comment::values(profile, comment::TARGET).next() {
         out.push(format!("Target: {target}"));
@@ -106,20 +106,33 @@ pub fn sample_count(profile: &Profile) -> Option<i64> {
         .sample_types
         .iter()
         .position(|t| profile.str(t.kind) == "samples" && profile.str(t.unit) == "count")?;
-    Some(profile.unfiltered_total(index))
+    Some(profile.unfiltered_total(index)).filter(|&count| count > 0)
 }
 
 /// The sampling period with its unit, and as a rate if it is a time; both ends of a range if merged
 /// files differ.
 pub fn period(profile: &Profile) -> String {
-    let (kind, unit) =
-        (profile.str(profile.period_type.kind), profile.str(profile.period_type.unit));
+    let of = period_type(profile);
+    let (kind, unit) = (profile.str(of.kind), profile.str(of.unit));
     let value = range(profile, |p| units::format(p, unit));
     match unit {
         "nanoseconds" if profile.period > 0 => format!("{value} ({})", rate(profile)),
         "count" => format!("{value} {kind}").trim_end().to_string(),
         _ => value,
     }
+}
+
+/// The type of the period. A recording of time and of counts has the period of time, also in files
+/// in which its type is that of the counts.
+fn period_type(profile: &Profile) -> ValueType {
+    let of = profile.period_type;
+    let is_count = profile.str(of.unit) == "count";
+    let is_own = comment::values(profile, comment::SAMPLES).next().is_some();
+    let is_time = |t: &&ValueType| {
+        matches!(profile.str(t.kind), "cpu" | "wall") && profile.str(t.unit) == "nanoseconds"
+    };
+    let time = profile.sample_types.iter().find(is_time).filter(|_| is_count && is_own);
+    time.copied().unwrap_or(of)
 }
 
 /// Samples a second, for a period in nanoseconds.
@@ -148,8 +161,8 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// Warning about a recording: lost samples, truncated stacks.
-pub fn warning(profile: &Profile) -> Option<String> {
-    let figures = Diagnostics::from_comments(profile);
+fn warning(view: &View) -> Option<String> {
+    let figures = Diagnostics::from_comments(view.profile);
     let thousands = |n: u64| units::thousands(i64::try_from(n).unwrap_or(i64::MAX));
     let mut what = Vec::new();
     if figures.lost > 0 {
@@ -159,18 +172,15 @@ pub fn warning(profile: &Profile) -> Option<String> {
             }
             _ => String::new(),
         };
-        what.push(format!("{} samples were lost{share}", thousands(figures.lost)));
+        let samples = if figures.lost == 1 { "sample was" } else { "samples were" };
+        what.push(format!("{} {samples} lost{share}", thousands(figures.lost)));
     }
-    let truncated = figures.truncated_total();
-    if truncated > 0 {
-        let of_all = match figures.user_stacks {
-            0 => String::new(),
-            stacks => format!(" ({:.1}%)", share(truncated, stacks)),
-        };
-        what.push(format!("{} stacks are truncated{of_all}", thousands(truncated)));
+    if let Some(percent) = Shares::of(view).truncated_percent() {
+        what.push(format!("{percent:.1}% of the value is in truncated stacks"));
     }
     if figures.folded > 0 {
-        what.push(format!("{} stacks were cut (too many)", thousands(figures.folded)));
+        let stacks = if figures.folded == 1 { "stack was" } else { "stacks were" };
+        what.push(format!("{} {stacks} cut (too many)", thousands(figures.folded)));
     }
     (!what.is_empty()).then(|| format!("Warning: {}; see prof report --header", what.join(", ")))
 }
@@ -187,7 +197,7 @@ pub fn subtitle(view: &View) -> String {
         taken.push(format!("in {}", units::format(profile.duration_nanos, "nanoseconds")));
     }
     if profile.period > 1 {
-        taken.push(match profile.str(profile.period_type.unit) {
+        taken.push(match profile.str(period_type(profile).unit) {
             "nanoseconds" => format!("at {}", rate(profile)),
             _ => format!("every {}", period(profile)),
         });
@@ -199,12 +209,11 @@ pub fn subtitle(view: &View) -> String {
     let figures = Diagnostics::from_comments(profile);
     if figures.lost > 0 {
         let lost = i64::try_from(figures.lost).unwrap_or(i64::MAX);
-        parts.push(format!("{} samples lost", units::thousands(lost)));
+        let samples = if lost == 1 { "sample" } else { "samples" };
+        parts.push(format!("{} {samples} lost", units::thousands(lost)));
     }
-    let truncated = figures.truncated_total();
-    let stacks = figures.user_stacks;
-    if truncated > 0 && stacks > 0 {
-        parts.push(format!("{:.1}% of the stacks truncated", share(truncated, stacks)));
+    if let Some(percent) = Shares::of(view).truncated_percent() {
+        parts.push(format!("{percent:.1}% in truncated stacks"));
     }
     if view.frames.expansion.left_out > 0 {
         let frames = i64::try_from(view.frames.expansion.left_out).unwrap_or(i64::MAX);
@@ -318,165 +327,4 @@ pub fn title(view: &View) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use view::testing::answers;
-    use view::{Filter, Granularity};
-
-    fn with_comments(comments: &[&str]) -> Profile {
-        let mut p = answers();
-        p.comments = comments.iter().map(|c| p.strings.intern(c)).collect();
-        p
-    }
-
-    #[test]
-    fn lost_and_truncated_samples_cause_a_warning() {
-        let p = with_comments(&["lost: 0", "truncated: 0 of 9", "folded: 0"]);
-        assert_eq!(warning(&p), None);
-        let p = with_comments(&[
-            "lost: 1200",
-            "lost: 34",
-            "truncated: 2 of 50",
-            "truncated: dump too small: 2",
-        ]);
-        assert_eq!(
-            warning(&p).unwrap(),
-            "Warning: 1,234 samples were lost, 2 stacks are truncated (4.0%); \
-             see prof report --header"
-        );
-    }
-
-    #[test]
-    fn a_subtitle_is_short() {
-        let whole = |p: &Profile| subtitle(&View::new(p, 1, Granularity::FUNCTION));
-        let mut p = answers();
-        assert_eq!(whole(&p), "18 samples");
-        p = with_comments(&["lost: 1200", "truncated: 65 of 338", "truncated: no rules: 65"]);
-        p.duration_nanos = 1_150_000_000;
-        p.period = 2_004_008;
-        let kind = p.strings.intern("cpu");
-        let unit = p.strings.intern("nanoseconds");
-        p.period_type = profile::ValueType { kind, unit };
-        assert_eq!(
-            whole(&p),
-            "18 samples in 1.15 s at 499 Hz · 1,200 samples lost · 19.2% of the stacks truncated"
-        );
-        p.least_period = 1_001_001;
-        assert!(whole(&p).starts_with("18 samples in 1.15 s at 999 to 499 Hz ·"), "{}", whole(&p));
-        assert_eq!(period(&p), "1.00 ms to 2.00 ms (999 to 499 Hz)");
-        p.least_period = 0;
-        let filter = Filter { focus: Some("^foo2$".parse().unwrap()), ..Filter::default() };
-        let mut p = filter.apply(p).profile;
-        let filtered = subtitle(&View::new(&p, 1, Granularity::FUNCTION));
-        assert!(filtered.ends_with("truncated · filtered: 33.33% of 9.00 s"), "{filtered}");
-        let kind = p.strings.intern("cycles");
-        let unit = p.strings.intern("count");
-        p.period_type = profile::ValueType { kind, unit };
-        p.period = 1000;
-        assert!(
-            whole(&p).starts_with("18 samples in 1.15 s every 1,000 cycles ·"),
-            "{}",
-            whole(&p)
-        );
-    }
-
-    #[test]
-    fn the_summary_describes_the_view() {
-        let mut p = answers();
-        p.duration_nanos = 18_000_000_000;
-        let filter = Filter { focus: Some("^foo2$".parse().unwrap()), ..Filter::default() };
-        let p = filter.apply(p).profile;
-        let lines = lines(&View::new(&p, 1, Granularity::FUNCTION));
-        assert_eq!(lines[0], "File: app");
-        assert_eq!(lines[1], "Type: cpu [nanoseconds]; --type also: samples");
-        assert_eq!(
-            lines.last().unwrap(),
-            "Total: 9.00 s (50.0% of the duration), of which the filter keeps 3.00 s (33.33%)"
-        );
-    }
-
-    #[test]
-    fn a_recording_of_the_whole_machine_is_not_named_after_a_binary() {
-        let p = with_comments(&["target: whole machine"]);
-        let lines = lines(&View::new(&p, 1, Granularity::FUNCTION));
-        assert_eq!(lines[0], "Target: whole machine");
-        assert!(!lines.iter().any(|line| line.starts_with("File:")));
-    }
-
-    #[test]
-    fn lost_samples_are_reported_with_the_coverage() {
-        let p = with_comments(&["lost: 30", "covered: 60 of 100"]);
-        let warning = warning(&p).unwrap();
-        assert!(warning.starts_with("Warning: 30 samples were lost (the others cover 60.0%"));
-        assert_eq!(super::warning(&with_comments(&["covered: 60 of 100"])), None);
-    }
-
-    #[test]
-    fn frames_beyond_the_limit_are_counted() {
-        let p = answers();
-        let mut view = View::new(&p, 1, Granularity::FUNCTION);
-        assert!(!lines(&view)[0].starts_with("Note"));
-        view.frames.expansion.frames_per_location = Some(9);
-        view.frames.expansion.left_out = 12_345;
-        assert_eq!(
-            lines(&view)[0],
-            "Note: 12,345 inlined frames are beyond prof's memory limit: of each address, 9 are \
-             shown"
-        );
-        assert!(subtitle(&view).contains("12,345 inlined frames beyond the limit"));
-    }
-
-    #[test]
-    fn comments_and_mappings_that_share_a_long_text_are_counted() {
-        let long = "C".repeat(1 << 20);
-        let mut p = with_comments(&[long.as_str(); 100_000]);
-        let mapping = Mapping { file: p.comments[0], ..Mapping::default() };
-        p.mappings = vec![mapping; 50_000];
-        let lines = header(&p);
-        let bytes: usize = lines.iter().map(String::len).sum();
-        assert!(bytes < 9 << 20, "{bytes}");
-        let left = |count: &str, what: &str| {
-            let text = format!("{count} further {what} left out, beyond 4 MiB of text");
-            lines.contains(&text)
-        };
-        assert!(left("99,996", "comments") && left("49,996", "mappings"), "{:?}", lines.last());
-        assert_eq!(comments(&with_comments(&["a", "b"])).left_out, 0);
-        let mut json = Vec::new();
-        let view = View::new(&p, 0, Granularity::FUNCTION);
-        crate::report::json::write_header(&mut json, &view).unwrap();
-        // And the main binary, of 1 MiB.
-        assert!(json.len() < 10 << 20, "{}", json.len());
-        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
-        assert_eq!(json["comments_left_out"], 99_996);
-        assert_eq!(json["mappings_left_out"], 49_996);
-    }
-
-    #[test]
-    fn types_of_one_name_are_offered_by_number() {
-        let p = profile::Builder::new(&[("cpu", "ns"), ("cpu", "ns"), ("cpu", "count")]);
-        let p = p.finish(None);
-        let line = |index| type_line(&View::new(&p, index, Granularity::FUNCTION));
-        assert_eq!(line(1), "Type: cpu [ns] (--type 1); --type also: 0, cpu/count");
-        assert_eq!(line(2), "Type: cpu [count] (--type cpu/count); --type also: 0, 1");
-    }
-
-    #[test]
-    fn the_header_has_comments_mappings_time_and_period() {
-        let mut p = with_comments(&["note: hello"]);
-        p.time_nanos = 1_000_000_000;
-        p.period = 10_000_000;
-        let kind = p.strings.intern("cpu");
-        let unit = p.strings.intern("nanoseconds");
-        p.period_type = profile::ValueType { kind, unit };
-        let header = header(&p).join("\n");
-        for part in [
-            "time: 1970-01-01 00:00:01 UTC",
-            "period: 10.00 ms (100 Hz)",
-            "comment: note: hello",
-            "total cpu: 9.00 s",
-            "/usr/bin/app (abc123)",
-        ] {
-            assert!(header.contains(part), "{part} in {header}");
-        }
-    }
-}
+mod tests;

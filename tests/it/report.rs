@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::common;
 use crate::common::views::{self, HALF};
-use crate::common::{Prof, needs, temp_dir};
+use crate::common::{Build, Prof, needs, target, temp_dir};
 
 /// Self value and total of every function in `prof report --json`.
 fn functions(dir: impl AsRef<Path>, args: &str) -> BTreeMap<String, (i64, i64)> {
@@ -199,4 +199,22 @@ fn a_closed_pipe_is_no_failure() {
     let mut child = prof.command_with(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_recording_and_its_report_have_one_number_of_samples_and_a_period_of_time() {
+    let dir = temp_dir();
+    for types in ["cpu", "wall", "wall,syscalls", "cpu,lock"] {
+        let record = Prof::plain(&dir, "record -F 499 -o f.pb.gz -T").arg(types);
+        let recorded = record.target(target("known", Build::C), "0.3").run().ok();
+        let line = recorded.stderr.lines().find(|line| line.contains(" distinct stack"));
+        let number = line.unwrap().split(' ').nth(1).unwrap();
+        let report = Prof::new(&dir, "report --stdio f.pb.gz").run().ok().text();
+        let part = |key: &str| {
+            let at = report.find(key).unwrap_or_else(|| panic!("{types}: no {key} in {report}"));
+            report[at + key.len()..].split([' ', '\n']).next().unwrap().replace(',', "")
+        };
+        assert_eq!(part("Samples: "), number, "{types}: {report}");
+        assert!(report.contains(" ms (499 Hz)"), "{types}: {report}");
+    }
 }

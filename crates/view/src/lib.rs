@@ -27,6 +27,7 @@ mod quality;
 mod ratio;
 mod sandwich;
 mod sandwich_boxes;
+mod shares;
 pub mod source;
 mod states;
 #[cfg(any(test, feature = "testing"))]
@@ -60,6 +61,7 @@ pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
 pub use sandwich::{Sandwich, matching_frames, named_frames};
 pub use sandwich_boxes::SandwichBoxes;
+pub use shares::Shares;
 pub use states::{ByState, States};
 pub use texts::cut_long_texts;
 pub use thread_states::{ThreadRow, ThreadStates};

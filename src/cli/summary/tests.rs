@@ -68,7 +68,7 @@ fn losses_are_reported_from_one_percent_on() {
     assert_eq!(all[0], "prof: 900 samples in 1.5 s, 5 distinct stacks");
     assert_eq!(
         all[1],
-        "prof: 10.0 % of 1000 samples were lost, 50.0 % of the stacks are truncated (dump \
+        "prof: 10.0 % of 1000 samples were lost, 50.0 % of the value is in truncated stacks (dump \
          smaller than 65528 bytes); lower -F"
     );
     let cut = lines(&recorded(of(900, 0, (450, 900))), None);
@@ -86,7 +86,10 @@ fn stacks_that_cannot_be_whole_come_without_advice() {
     let truncated = vec![(Truncation::NoCaller, 50)];
     let d = Diagnostics { samples: 100, user_stacks: 100, truncated, ..Diagnostics::default() };
     let all = lines(&recorded(d), None);
-    assert_eq!(all[1], "prof: 50.0 % of the stacks are truncated (no caller on this stack)");
+    assert_eq!(
+        all[1],
+        "prof: 50.0 % of the value is in truncated stacks (no caller on this stack)"
+    );
 }
 
 /// Ten samples of a hundred are chance.
