@@ -77,6 +77,7 @@ mod threads;
 mod timestamps;
 mod top;
 mod units;
+mod unwound_runtimes;
 mod views;
 mod wall;
 mod whole_stacks;

@@ -1,6 +1,6 @@
-// A goroutine whose stack is deep.
+// A goroutine whose stack is deep: the main one, or another.
 //
-// usage: deep DEPTH SECONDS
+// usage: deep DEPTH SECONDS [main]
 package main
 
 import (
@@ -43,6 +43,10 @@ func main() {
 	depth, _ := strconv.Atoi(os.Args[1])
 	seconds, _ := strconv.ParseFloat(os.Args[2], 64)
 	end := time.Now().Add(time.Duration(seconds * float64(time.Second)))
+	if len(os.Args) > 3 {
+		descend(depth, end)
+		return
+	}
 	done := make(chan uint64)
 	go bottom(depth, end, done)
 	<-done

@@ -221,9 +221,9 @@ impl Elf {
         self.entry != 0 && address.0.wrapping_sub(self.entry) < ENTRY_CODE
     }
 
-    /// True if it has information to unwind with.
+    /// True if it has information to unwind with: call frame information, or Go's own table.
     pub fn can_unwind(&self) -> bool {
-        self.eh_frame.is_some() || self.debug_frame.is_some()
+        self.eh_frame.is_some() || self.debug_frame.is_some() || self.is_go
     }
 }
 

@@ -12,6 +12,7 @@
 mod arch;
 mod cfi;
 mod code;
+mod go_table;
 mod memo;
 mod module;
 mod splice;

@@ -1,6 +1,7 @@
 //! Unwind tables of one image, in the address space of its file, and one step up a stack.
 
 mod facts;
+mod go;
 mod rule_cache;
 
 use std::cell::OnceCell;
@@ -9,13 +10,14 @@ use std::sync::Arc;
 
 use gimli::BaseAddresses;
 
-use super::arch::{self, BP, CodeFrame, ENTRY_CFA, Moved, SIGRETURN, SP};
+use super::arch::{self, BP, CodeFrame, Moved, SIGRETURN, SP};
 use super::cfi::{
     Described, KnownRegisters, Rows, Rule, Saved, TableMemory, UnwindContext, UnwindTables,
 };
 use super::code::{Between, File, Functions, Leads, Text};
 use crate::{AddressKind, CodeAddress};
 pub use facts::{Fact, FactKind};
+use go::GoFacts;
 pub use rule_cache::RuleCache;
 use sys::FileAddress;
 use sys::catch_panic;
@@ -120,6 +122,8 @@ pub struct ModuleUnwinder {
     sigreturn: Option<u64>,
     /// Go's linker made it.
     is_go: bool,
+    /// Read from the file when they are needed first.
+    go_facts: GoFacts,
     file: Arc<Bytes>,
     segments: Vec<Segment>,
     entry: u64,
@@ -160,6 +164,7 @@ impl ModuleUnwinder {
             tables: tables.with_memory(memory),
             sigreturn: sigreturn(path, elf, file),
             is_go: elf.is_go,
+            go_facts: GoFacts::default(),
             file: file.clone(),
             segments: elf.segments.clone(),
             entry: elf.entry,
@@ -186,32 +191,6 @@ impl ModuleUnwinder {
         } else {
             rule
         }
-    }
-
-    /// The rule of the code at an address in a Go file, which overrides its unwind information.
-    fn go_rule(&self, address: u64) -> Option<Rule> {
-        let file = self.is_go.then_some(&self.file)?;
-        let inside = |s: &&Segment| address.wrapping_sub(s.address) < s.size;
-        let segment = self.segments.iter().find(inside)?;
-        let begin = usize::try_from(segment.offset).ok()?;
-        let next = usize::try_from(address - segment.address).ok()?.checked_add(begin + 1)?;
-        let before = file.get(next.saturating_sub(arch::GO_BEFORE).max(begin)..next)?;
-        let after = file.get(next..file.len().min(next.saturating_add(arch::GO_AFTER)))?;
-        arch::go_rule(address, before, after)
-    }
-
-    /// True if the rules of the code from `start` to `end` are those of its unwind information.
-    fn has_rows_only(&self, start: u64, end: u64) -> bool {
-        /// Longest code that is searched.
-        const MOST: u64 = 64 << 10;
-        if !self.is_go {
-            return true;
-        }
-        let first = start.saturating_sub(arch::GO_BEFORE as u64);
-        let size = (end + arch::GO_AFTER as u64).saturating_sub(first);
-        // A function at the end of its segment is not worth more.
-        let code = self.text().from(first).filter(|code| code.len() as u64 >= size && size <= MOST);
-        code.is_some_and(|code| !arch::may_have_go_rules(&code[..size as usize]))
     }
 
     /// True if its unwind information exceeded a limit of memory or time.
@@ -268,7 +247,8 @@ impl ModuleUnwinder {
         }
         let sp = registers.get(SP);
         let FileAddress(lookup) = at.lookup();
-        match cache.rule(self, at) {
+        let rule = cache.rule(self, at);
+        match rule {
             Rule::Switched => return Step::NoCaller,
             Rule::Delivering(_) => return Step::Delivering,
             Rule::Uncovered => {
@@ -280,7 +260,11 @@ impl ModuleUnwinder {
         if cache.lacks() {
             return Step::Failed;
         }
-        let step = self.tables.step(&mut cache.context, lookup, registers, read);
+        let mut step = self.tables.step(&mut cache.context, lookup, registers, read);
+        if step == Step::Failed && self.is_go {
+            // The rule is of Go's own table.
+            step = by_rule_in(rule, at.kind, registers, &mut read);
+        }
         // Only the innermost frame may use no stack (`vfork` pops its own return address).
         match step {
             Step::Caller(_) if registers.get(SP) < sp => Step::Failed,
@@ -301,9 +285,11 @@ impl ModuleUnwinder {
     /// The machine code.
     pub(super) fn code(&self) -> File<'_> {
         let text = self.text();
-        let functions = self
-            .functions
-            .get_or_init(|| catch_panic(|| Functions::new(text, self.entry)).unwrap_or_default());
+        let find = || match self.go_table() {
+            Some(table) => Functions::new(text, self.entry, table.functions(&self.file)),
+            None => Functions::new(text, self.entry, std::iter::empty()),
+        };
+        let functions = self.functions.get_or_init(|| catch_panic(find).unwrap_or_default());
         File { image: self.image, text, functions, entry: self.entry }
     }
 
@@ -360,13 +346,6 @@ impl ModuleUnwinder {
         cache.code.between(file, between, are_one).map(FileAddress)
     }
 
-    /// True if the code is Go's, without a frame or frame pointer: it has switched to another
-    /// stack, or only calls on.
-    pub fn is_frameless(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
-        let rule = self.is_go.then(|| cache.rule(self, at));
-        matches!(rule, Some(Rule::Switched | Rule::Offset { register: SP, cfa: ENTRY_CFA, .. }))
-    }
-
     /// Result of following the call before `address` to the function that contains `to`; `None`:
     /// that is in another image.
     pub fn leads(
@@ -395,13 +374,6 @@ impl ModuleUnwinder {
             Rule::Uncovered => self.frame(cache, at).is_some_and(|f| f.has_pointer()),
             _ => self.is_go_code(cache, at),
         }
-    }
-
-    /// True if the code is Go's own, not C's in a Go program.
-    pub fn is_go_code(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
-        let address = at.lookup().0;
-        let covered = Fact { image: self.image, address, kind: FactKind::InEhFrame };
-        self.is_go && !cache.fact(covered, |_| self.tables.in_eh_frame(address))
     }
 
     /// True if the code at an address has no caller.
@@ -482,6 +454,26 @@ fn by_rule(
             Step::Caller(ip)
         }
     }
+}
+
+/// The same where not all registers are known; only the stack and frame pointers are afterwards.
+fn by_rule_in(
+    rule: Rule,
+    kind: AddressKind,
+    registers: &mut KnownRegisters,
+    read: &mut impl FnMut(u64) -> Result<u64, ()>,
+) -> Step {
+    let Some(sp) = registers.get(SP) else { return Step::Failed };
+    let bp = registers.get(BP);
+    let mut regs = Regs { ip: 0, sp, bp: bp.unwrap_or(0) };
+    let is_by_sp = matches!(rule, Rule::Offset { register: SP, bp: Saved::Same, .. });
+    let step = if is_by_sp { by_rule(rule, kind, &mut regs, read) } else { Step::Failed };
+    if let Step::Caller(_) = step {
+        *registers = KnownRegisters::NONE;
+        registers.set(SP, regs.sp);
+        bp.into_iter().for_each(|bp| registers.set(BP, bp));
+    }
+    step
 }
 
 /// One step out of a signal frame. Its unwind information takes many reads, and not all C libraries

@@ -306,13 +306,12 @@ fn whole_stacks(why: Truncation) -> Option<String> {
         }
         Truncation::Replaced => "record again: another file has taken its place",
         Truncation::NoUnwindInfo => {
-            "build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer (Go: without \
-             -ldflags=-w)"
+            "build it with -fasynchronous-unwind-tables or -fno-omit-frame-pointer"
         }
         Truncation::DamagedUnwindInfo => "build or install it again: its .eh_frame cannot be read",
         Truncation::Uncovered => {
             "build what ends them with -fasynchronous-unwind-tables or -fno-omit-frame-pointer \
-             (assembly: with .cfi_* directives; Go: without -ldflags=-w)"
+             (assembly: with .cfi_* directives)"
         }
         Truncation::NotAnalysed => {
             "lower -F, or record when the machine is less busy: code without unwind information is \

@@ -146,6 +146,16 @@ pub fn may_have_go_rules(_code: &[u8]) -> bool {
     true
 }
 
+/// The function that the entry point of a Go program jumps to. Not yet, as for [`go_rule`].
+pub fn go_start<'a>(_entry: u64, _code: impl Fn(u64) -> Option<&'a [u8]>) -> Option<u64> {
+    None
+}
+
+/// The rule of Go's code with a frame of this many bytes. Not yet, as for [`go_rule`].
+pub fn go_frame(_size: i32) -> Option<Rule> {
+    None
+}
+
 /// Bytes of an instruction.
 const INSTRUCTION: u64 = 4;
 

@@ -10,7 +10,7 @@ mod code;
 mod go;
 
 pub use code::{CodeCache, CodeFrame, DeliveryContexts, Moved, contexts, delivers, each_reference};
-pub use go::{GO_AFTER, GO_BEFORE, go_rule, may_have_go_rules};
+pub use go::{GO_AFTER, GO_BEFORE, go_rule, go_start, may_have_go_rules};
 
 /// Number of registers that are restored.
 pub const COLUMNS: usize = 17;
@@ -71,6 +71,12 @@ pub fn code_address(word: u64) -> u64 {
 /// Location of the return address that a return with this stack pointer has removed.
 pub fn removed_slot(sp: u64) -> Option<u64> {
     sp.checked_sub(8)
+}
+
+/// The rule of Go's code with a frame of this many bytes above the stack pointer.
+pub fn go_frame(size: i32) -> Option<Rule> {
+    let cfa = size.checked_add(ENTRY_CFA)?;
+    Some(Rule::Offset { register: SP, cfa, bp: Saved::Same, ra: ReturnAddress })
 }
 
 /// The rule of a function with a frame pointer.

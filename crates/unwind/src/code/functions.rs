@@ -75,20 +75,35 @@ fn add<T: Ord>(list: &mut Vec<T>, new: T) -> Result<(), TooMany> {
 impl Functions {
     /// Functions of a file. Time and memory are proportional to the size of its code, symbols and
     /// relocations, and limited.
-    pub fn new(text: Text<'_>, entry: u64) -> Functions {
+    /// `stated` are ranges of functions by another table, which are used without symbols.
+    pub fn new(
+        text: Text<'_>,
+        entry: u64,
+        stated: impl ExactSizeIterator<Item = (u64, u64)>,
+    ) -> Functions {
         let mut functions = Functions::default();
-        if functions.find(text, entry).is_err() {
+        if functions.find(text, entry, stated).is_err() {
             let read = functions.read;
             return Functions { are_too_many: true, read, ..Functions::default() };
         }
         functions
     }
 
-    fn find(&mut self, text: Text<'_>, entry: u64) -> Result<(), TooMany> {
+    fn find(
+        &mut self,
+        text: Text<'_>,
+        entry: u64,
+        stated: impl ExactSizeIterator<Item = (u64, u64)>,
+    ) -> Result<(), TooMany> {
         if text.segments.len() > MAX_SEGMENTS {
             return Err(TooMany);
         }
         self.add_symbols(text)?;
+        if self.sized.len() < stated.len() && stated.len() <= MAX_FUNCTIONS / 2 {
+            self.read += stated.len();
+            let is_code = |&(start, end): &(u64, u64)| start < end && text.from(start).is_some();
+            self.sized.extend(stated.filter(is_code));
+        }
         self.add_references(text)?;
         self.add_relocations(text)?;
         if entry != 0 {

@@ -109,7 +109,10 @@ impl RuleCache {
         self.misses += 1;
         self.rows.forget_last();
         let tables = || module.described(&mut self.rows, &mut self.context, address, at.address.0);
-        let rule = module.go_rule(address).unwrap_or_else(tables);
+        let mut rule = module.go_rule(address).unwrap_or_else(tables);
+        if rule == Rule::Uncovered {
+            rule = module.go_table_rule(address).unwrap_or(rule);
+        }
         self.rows.keep_at(module.image, address, rule);
         if let Some((start, end)) = self.rows.last_function()
             && module.has_rows_only(start, end)

@@ -92,6 +92,8 @@ fn compare_rules(path: &str, addresses: impl Fn(&Elf) -> Vec<u64>) {
         } else if may_deliver && arch::delivers(module.text(), address) {
             special += 1;
             assert!(matches!(rule, Rule::Delivering(_)), "{address:#x}: {rule:?}");
+        } else if row == Rule::Uncovered {
+            assert_eq!(rule, module.go_table_rule(address).unwrap_or(row), "{address:#x}");
         } else {
             assert_eq!(rule, row, "{address:#x}");
         }

@@ -46,6 +46,20 @@ pub fn go_rule(address: u64, before: &[u8], after: &[u8]) -> Option<Rule> {
     (0..before.len()).any(|i| switch_length(&before[i..]).is_some()).then_some(Rule::Switched)
 }
 
+/// `mov (%rsp), %rdi; lea 8(%rsp), %rsi`: the arguments of a program.
+const ARGUMENTS: [u8; 9] = [0x48, 0x8b, 0x3c, 0x24, 0x48, 0x8d, 0x74, 0x24, 0x08];
+
+/// The function that the entry point of a Go program jumps to (`_rt0_amd64_linux`, `_rt0_amd64`).
+pub fn go_start<'a>(entry: u64, code: impl Fn(u64) -> Option<&'a [u8]>) -> Option<u64> {
+    let jump = |at: u64| {
+        let [0xe9, to @ ..] = *code(at)?.first_chunk::<5>()? else { return None };
+        Some(at.wrapping_add(5).wrapping_add_signed(i32::from_le_bytes(to).into()))
+    };
+    let first = jump(entry)?;
+    let has_arguments = code(first)?.starts_with(&ARGUMENTS);
+    has_arguments.then(|| jump(first.checked_add(ARGUMENTS.len() as u64)?)).flatten()
+}
+
 /// True if [`go_rule`] may differ from the unwind information somewhere in this code.
 pub fn may_have_go_rules(code: &[u8]) -> bool {
     let reads_sp = code.windows(4).any(|code| code[1] == 0x8b && code[3] == SCHED_SP);
@@ -155,6 +169,20 @@ mod tests {
         assert_eq!(away(&asmcgocall, &[0, 4, 8, 12, 17, 19, 24, 27]), [4, 8, 12, 17, 19, 24]);
         // A jump in between, or no call at all.
         assert!(away(&[0x49, 0x8b, 0x66, 0x38, 0x90, 0xff, 0xe3], &[4, 5]).is_empty());
+    }
+
+    #[test]
+    fn the_first_function_is_the_one_that_the_entry_jumps_to() {
+        // jmp; then the arguments, and jmp.
+        let code =
+            [&[0xe9, 0x0b, 0, 0, 0][..], &[0xcc; 11], &ARGUMENTS, &[0xe9, 0x20, 0, 0, 0]].concat();
+        fn of(code: &[u8]) -> Option<u64> {
+            go_start(0x1000, |address| code.get(usize::try_from(address - 0x1000).ok()?..))
+        }
+        assert_eq!(of(&code), Some(0x1000 + 16 + 14 + 0x20));
+        assert_eq!(of(&code[..20]), None);
+        assert_eq!(of(&code[16..]), None);
+        assert_eq!(of(&[]), None);
     }
 
     #[test]
