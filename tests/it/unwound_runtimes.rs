@@ -5,21 +5,30 @@ use std::path::Path;
 use crate::common::targets::built;
 use crate::common::{Pprof, Prof, edges, needs, read, temp_dir, whole};
 
-/// Records a program; its edges have to be right.
+/// Records a program; its edges have to be right, except those that `no_call` makes.
 #[track_caller]
-fn recorded(name: &str, program: &Path, args: &str) -> Pprof {
+fn recorded(name: &str, program: &Path, args: &str, no_call: NoCall) -> Pprof {
     let dir = temp_dir();
     Prof::new(&dir, "record -F 999").target(program, args).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    // Frame pointers leave out a goroutine's first function if that is the one that switches to
-    // another stack.
-    let mut wrong = edges::check(&p).wrong;
-    wrong.retain(|(callee, caller), _| {
-        !(callee.starts_with("runtime.systemstack") && caller.starts_with("runtime.goexit"))
-    });
+    let edges = edges::check(&p);
+    let mut wrong = edges.wrong;
+    let NoCall::From(no_call) = no_call;
+    wrong.retain(|(_, caller), _| !no_call.iter().any(|name| caller.starts_with(name)));
     assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+    assert!(edges.right > 100, "{name}: {} right edges", edges.right);
     p
 }
+
+/// Edges without a call.
+#[derive(Clone, Copy)]
+enum NoCall {
+    /// From functions whose names begin so.
+    From(&'static [&'static str]),
+}
+
+/// Goroutines begin with a return address to `goexit`, and signal handlers with one to the other.
+const GOEXIT: NoCall = NoCall::From(&["runtime.goexit", "runtime.sigreturn"]);
 
 /// Fails unless at least that percentage of the stacks with this function is whole.
 #[track_caller]
@@ -44,15 +53,17 @@ fn stripped_go_stacks_are_whole() {
     for (name, program) in
         [("stripped", stripped(&[])), ("position-independent", stripped(&["-buildmode=pie"]))]
     {
-        let p = recorded(name, &program, "20 1 main");
+        let p = recorded(name, &program, "20 1 main", GOEXIT);
         assert_whole(name, &p, "main.main", 99.0);
         let outer = ["main.descend", "main.main", "runtime.main", "runtime.goexit"];
         let frames = |s| p.user_frames(s);
+        // A signal handler runs on a stack of its own.
+        let is_cut = |f: &[&str]| f.last().is_some_and(|f| f.starts_with("[truncated"));
         let burning = p.samples.iter().map(frames).filter(|f| f.contains(&"main.burn"));
-        for frames in burning {
+        for frames in burning.filter(|f| !is_cut(f)) {
             assert!(frames.ends_with(&outer), "{name}: {frames:?}");
         }
-        let p = recorded(name, &program, "20 1");
+        let p = recorded(name, &program, "20 1", GOEXIT);
         assert_whole(name, &p, "main.burn", 99.0);
     }
 }
@@ -70,4 +81,38 @@ fn stripped_go_scheduler_stacks_are_whole() {
     let p = read(dir.path().join("profile.pb.gz"));
     let share = whole::of_profile(&p, |_| true);
     assert!(share.all >= 200 && share.percent() >= 90.0, "{share:#?}");
+}
+
+/// Fails unless the stacks with this function end with that reason, in that percentage at least.
+#[track_caller]
+fn assert_ends(name: &str, p: &Pprof, function: &str, reason: &str, at_least: f64) {
+    let end = format!("[truncated: {reason}]");
+    let (mut all, mut right) = (0, 0);
+    for sample in &p.samples {
+        let frames = p.user_frames(sample);
+        if frames.contains(&function) {
+            all += 1;
+            right += u32::from(frames.last() == Some(&end.as_str()));
+        }
+    }
+    assert!(all > 0, "{name}: no stack with {function}");
+    let share = 100.0 * f64::from(right) / f64::from(all);
+    assert!(share >= at_least, "{name}: {share} % end with {reason}");
+}
+
+/// The address to which the first function returns was stored by code, with or without symbols.
+#[test]
+fn stacks_of_fibers_begin_where_they_were_made() {
+    let flags = ["-O2", "-fomit-frame-pointer"];
+    let program = built("fibers", "fibers.c", "gcc", &flags);
+    let p = recorded("fibers", &program, "1", NoCall::From(&["enter"]));
+    assert_ends("fibers", &p, "work", "no caller on this stack", 99.0);
+    let of_work = |f: &Vec<&str>| f.contains(&"work");
+    for frames in p.samples.iter().map(|s| p.user_frames(s)).filter(of_work) {
+        assert!(frames.contains(&"in_fiber") && frames[frames.len() - 2] == "enter", "{frames:?}");
+    }
+    let program = built("fibers", "fibers.c", "gcc", &[&flags[..], &["-s"]].concat());
+    let dir = temp_dir();
+    let out = Prof::new(&dir, "record -F 999").target(&program, "1").run().ok();
+    assert!(!out.stderr.contains("-fasynchronous-unwind-tables"), "{}", out.stderr);
 }

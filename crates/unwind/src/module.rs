@@ -394,6 +394,21 @@ impl ModuleUnwinder {
         let alone = Fact { image: self.image, address: address.0, kind: FactKind::BeginsAlone };
         cache.fact(alone, |cache| self.tables.begins_alone(&mut cache.context, address.0))
     }
+
+    /// True if no call is before `address`, and code of this file takes it: a return address with
+    /// this value was written by that code (as boost's `make_fcontext` does).
+    pub fn is_stored(&self, cache: &mut RuleCache, FileAddress(address): FileAddress) -> bool {
+        let stored = Fact { image: self.image, address, kind: FactKind::Stored };
+        if cache.hurried && !cache.has_fact(stored) {
+            cache.skipped = true;
+            return false;
+        }
+        cache.fact(stored, |cache| {
+            let before = self.text().before(address, arch::LONGEST_CALL).unwrap_or_default();
+            !arch::is_after_call(before, address)
+                && self.analysable(cache).is_some_and(|file| file.functions.is_taken(address))
+        })
+    }
 }
 
 /// One step up by a rule.

@@ -284,13 +284,16 @@ impl Unwinder {
         match frame.place.image().map(|i| &images.get(i).state) {
             Some(State::Elf(loaded)) if loaded.elf.can_unwind() => {
                 let by_hand = frame.kind.is_return()
-                    && module_of(modules, frame, images)
-                        .is_some_and(|(module, at)| module.begins_alone(rules, at.address));
+                    && module_of(modules, frame, images).is_some_and(|(module, at)| {
+                        module.begins_alone(rules, at.address)
+                            || (step == Step::Uncovered && module.is_stored(rules, at.address))
+                    });
                 let handler = frames.iter().skip(1).any(|f| !f.kind.is_return());
                 match (step, frames.last_mut()) {
                     // The stack that a signal handler interrupted was not copied.
                     (Step::Unreadable(_), _) if handler => StackEnd::AlternateStack,
-                    // `makecontext` stores a function's address as a return address.
+                    // `makecontext` stores a function's address as a return address, boost's
+                    // `make_fcontext` that of other code.
                     (_, Some(last)) if by_hand => {
                         last.kind = AddressKind::Instruction;
                         last.place = last.place.next();

@@ -151,6 +151,14 @@ pub fn go_start<'a>(_entry: u64, _code: impl Fn(u64) -> Option<&'a [u8]>) -> Opt
     None
 }
 
+/// Longest call instruction, in bytes.
+pub const LONGEST_CALL: u64 = INSTRUCTION;
+
+/// True if the bytes before an address may be a call instruction.
+pub fn is_after_call(before: &[u8], address: u64) -> bool {
+    call_before(before, address).is_some()
+}
+
 /// The rule of Go's code with a frame of this many bytes. Not yet, as for [`go_rule`].
 pub fn go_frame(_size: i32) -> Option<Rule> {
     None

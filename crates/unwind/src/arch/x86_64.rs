@@ -9,7 +9,10 @@ use crate::cfi::{Return, Rule, Saved};
 mod code;
 mod go;
 
-pub use code::{CodeCache, CodeFrame, DeliveryContexts, Moved, contexts, delivers, each_reference};
+pub use code::{
+    CodeCache, CodeFrame, DeliveryContexts, LONGEST_CALL, Moved, contexts, delivers,
+    each_reference, is_after_call,
+};
 pub use go::{GO_AFTER, GO_BEFORE, go_rule, go_start, may_have_go_rules};
 
 /// Number of registers that are restored.

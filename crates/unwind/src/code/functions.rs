@@ -256,6 +256,11 @@ impl Functions {
         upto.checked_sub(1).map(|i| FunctionStart::Likely(self.starts[i]))
     }
 
+    /// True if the code takes this address, or a function without a size seems to begin there.
+    pub fn is_taken(&self, address: u64) -> bool {
+        self.starts.binary_search(&address).is_ok()
+    }
+
     /// True if a symbol covers both addresses: they are in one function.
     pub fn are_one(&self, a: u64, b: u64) -> bool {
         self.sized_at(a).any(|(start, end)| (start..end).contains(&b))

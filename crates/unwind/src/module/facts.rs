@@ -25,6 +25,8 @@ pub enum FactKind {
     Damaged,
     /// A function begins at the address, and none ends there.
     BeginsAlone,
+    /// The code of the file takes the address, and no call is before it.
+    Stored,
     /// The code at the address is the system call `exit`.
     Exits,
 }

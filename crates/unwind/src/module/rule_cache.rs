@@ -66,6 +66,11 @@ impl RuleCache {
         self.closed
     }
 
+    /// True if a fact about an address is known, so that no code has to be analysed for it.
+    pub fn has_fact(&self, of: Fact) -> bool {
+        self.facts.get(of).is_some()
+    }
+
     /// A fact about an address in an image.
     pub fn fact(&mut self, of: Fact, find: impl FnOnce(&mut Self) -> bool) -> bool {
         if let Some(known) = self.facts.get(of) {

@@ -46,6 +46,14 @@ pub fn each_reference(bytes: &[u8], address: u64, mut found: impl FnMut(u64)) {
     }
 }
 
+/// Longest call instruction, in bytes.
+pub const LONGEST_CALL: u64 = 8;
+
+/// True if the bytes before an address may be a call instruction.
+pub fn is_after_call(before: &[u8], _address: u64) -> bool {
+    ends_with_call(before)
+}
+
 /// The call instruction just before a return address.
 pub fn call_before(before: &[u8], address: u64) -> Option<CallTarget> {
     let back = |n: usize| before.len().checked_sub(n).map(|at| before[at]);

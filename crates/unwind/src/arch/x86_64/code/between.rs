@@ -5,9 +5,8 @@ use object::LittleEndian;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use super::cache::LONGEST;
-use super::call_before;
 use super::graph::Graph;
+use super::{LONGEST_CALL, call_before};
 use crate::code::{Between, CallTarget, File, FunctionStart};
 
 /// Largest function that is searched for addresses of others, in bytes.
@@ -18,7 +17,7 @@ const MAX_SEGMENTS: usize = 256;
 
 /// Target of a direct call, by its return address.
 pub fn called(file: File<'_>, after: u64) -> Option<u64> {
-    match call_before(file.text.before(after, LONGEST)?, after)? {
+    match call_before(file.text.before(after, LONGEST_CALL)?, after)? {
         CallTarget::Direct(target) => Some(target),
         CallTarget::Indirect => None,
     }

@@ -2,13 +2,13 @@
 
 use super::between;
 use super::budget::Budget;
-use super::call_before;
 use super::flow::{Flow, FlowState};
 use super::frame::{self, CodeFrame};
 use super::graph::{Extent, Graph};
 use super::moved::Moved;
 use super::onward::{Onward, Paths};
 use super::recent::Recent;
+use super::{LONGEST_CALL, call_before};
 use crate::CodeAddress;
 use crate::code::{Between, CallTarget, File, FunctionStart, Leads, Proof};
 use sys::FileAddress;
@@ -42,9 +42,6 @@ const WITHIN_SIZE: usize = 144;
 
 /// Most instructions that cached calls lead to; one takes 80 bytes.
 const MAX_LED_HELD: usize = 1 << 16;
-
-/// Longest call instruction, in bytes.
-pub(super) const LONGEST: u64 = 8;
 
 /// A function's instructions, the state at each, and the paths from each to its returns.
 #[derive(Default)]
@@ -483,7 +480,7 @@ impl CodeCache {
         if let Some(cached) = self.leads.copied(&key) {
             return cached;
         }
-        let before = file.text.before(address, LONGEST);
+        let before = file.text.before(address, LONGEST_CALL);
         let found = match before.and_then(|bytes| call_before(bytes, address)) {
             None => Leads::Elsewhere,
             Some(CallTarget::Indirect) => Leads::Somewhere,
