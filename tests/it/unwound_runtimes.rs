@@ -3,18 +3,25 @@
 use std::path::Path;
 
 use crate::common::targets::built;
-use crate::common::{Pprof, Prof, edges, needs, read, temp_dir, whole};
+use crate::common::{Build, Pprof, Prof, edges, needs, read, system, target, temp_dir, whole};
 
 /// Records a program; its edges have to be right, except those that `no_call` makes.
 #[track_caller]
 fn recorded(name: &str, program: &Path, args: &str, no_call: NoCall) -> Pprof {
+    recorded_with(name, "", program, args, no_call)
+}
+
+#[track_caller]
+fn recorded_with(name: &str, options: &str, program: &Path, args: &str, no_call: NoCall) -> Pprof {
     let dir = temp_dir();
-    Prof::new(&dir, "record -F 999").target(program, args).run().ok();
+    Prof::new(&dir, &format!("record -F 999 {options}")).target(program, args).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     let edges = edges::check(&p);
     let mut wrong = edges.wrong;
-    let NoCall::From(no_call) = no_call;
-    wrong.retain(|(_, caller), _| !no_call.iter().any(|name| caller.starts_with(name)));
+    wrong.retain(|(callee, caller), _| match no_call {
+        NoCall::To(name) => !callee.contains(name),
+        NoCall::From(names) => !names.iter().any(|name| caller.starts_with(name)),
+    });
     assert!(wrong.is_empty(), "{name}: {wrong:#?}");
     assert!(edges.right > 100, "{name}: {} right edges", edges.right);
     p
@@ -23,6 +30,8 @@ fn recorded(name: &str, program: &Path, args: &str, no_call: NoCall) -> Pprof {
 /// Edges without a call.
 #[derive(Clone, Copy)]
 enum NoCall {
+    /// To functions whose names contain this.
+    To(&'static str),
     /// From functions whose names begin so.
     From(&'static [&'static str]),
 }
@@ -115,4 +124,22 @@ fn stacks_of_fibers_begin_where_they_were_made() {
     let dir = temp_dir();
     let out = Prof::new(&dir, "record -F 999").target(&program, "1").run().ok();
     assert!(!out.stderr.contains("-fasynchronous-unwind-tables"), "{}", out.stderr);
+}
+
+/// The kernel has replaced the return addresses of each call; a program in it copies them.
+#[test]
+fn stacks_continue_behind_return_probes() {
+    if !system::has_deep_stacks() {
+        return;
+    }
+    let program = target("return_probes", Build::C);
+    for (name, probed) in [("leaf", "work"), ("function", "inner"), ("recursion", "outer")] {
+        let probe = format!("-e cpu-clock -e probe:{}:{probed}%return", program.display());
+        let p = recorded_with(name, &probe, &program, "1", NoCall::To("[uprobes]"));
+        assert_whole(name, &p, "work", 95.0);
+        for caller in ["first", "second"] {
+            let share = p.total_share(caller);
+            assert!((25.0..75.0).contains(&share), "{name}: {share} % below {caller}");
+        }
+    }
 }

@@ -28,6 +28,8 @@ pub enum Truncation {
     RunTimeCode,
     /// A return address lies in no executable mapping.
     BadReturnAddress,
+    /// The kernel has replaced a return address, for a return probe.
+    ReturnProbe,
     /// The first function on this stack is not the entry of a thread: the stack of a coroutine or
     /// of Go's runtime.
     NoCaller,
@@ -53,7 +55,7 @@ const FRAME: &str = "[truncated: ";
 
 impl Truncation {
     /// All of them.
-    pub const ALL: [Truncation; 19] = [
+    pub const ALL: [Truncation; 20] = [
         Truncation::SmallDump,
         Truncation::DumpTooSmall,
         Truncation::Unreadable,
@@ -65,6 +67,7 @@ impl Truncation {
         Truncation::DamagedUnwindInfo,
         Truncation::RunTimeCode,
         Truncation::BadReturnAddress,
+        Truncation::ReturnProbe,
         Truncation::NoCaller,
         Truncation::AlternateStack,
         Truncation::ExceptionDelivery,
@@ -89,6 +92,7 @@ impl Truncation {
             Truncation::DamagedUnwindInfo => "damaged unwind information",
             Truncation::RunTimeCode => "run-time code without frame pointers",
             Truncation::BadReturnAddress => "bad return address",
+            Truncation::ReturnProbe => "return probe",
             Truncation::NoCaller => "no caller on this stack",
             Truncation::AlternateStack => "signal handler on a stack of its own",
             Truncation::ExceptionDelivery => "exception being delivered",

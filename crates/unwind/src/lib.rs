@@ -66,6 +66,8 @@ pub enum StackEnd {
     RunTimeCode,
     /// A return address that lies in no executable mapping.
     BadReturnAddress,
+    /// A return probe has replaced the return address.
+    ReturnProbe,
     /// The stack begins here, and its first function is not a thread's entry: it belongs to a
     /// coroutine, for example, or to Go's run-time code.
     NoCaller,
@@ -88,7 +90,7 @@ pub enum StackEnd {
 
 impl StackEnd {
     /// All reasons.
-    pub const ALL: [StackEnd; 20] = [
+    pub const ALL: [StackEnd; 21] = [
         StackEnd::Complete,
         StackEnd::SmallDump,
         StackEnd::DumpTooSmall,
@@ -101,6 +103,7 @@ impl StackEnd {
         StackEnd::DamagedUnwindInfo,
         StackEnd::RunTimeCode,
         StackEnd::BadReturnAddress,
+        StackEnd::ReturnProbe,
         StackEnd::NoCaller,
         StackEnd::AlternateStack,
         StackEnd::ExceptionDelivery,

@@ -70,6 +70,61 @@ fn a_recursion_keeps_its_depth() {
     assert_eq!(spliced(&callers, 6, &chain[..4]).1, chain[..7]);
 }
 
+/// A process with run-time code, and the kernel's code for probes behind it.
+fn probed_process() -> (Regions, Images) {
+    let (mut regions, mut images) = synthetic_process();
+    let image = images.intern(1, "[uprobes]", &[], Default::default());
+    regions.insert(Region { start: 0x9000, end: 0xa000, offset: 0, image });
+    (regions, images)
+}
+
+/// The walk from registers up a stack of words from 0x7000 on, some of whose return addresses the
+/// kernel has replaced.
+fn walked(regs: Regs, words: &[u64], replaced: &[u64]) -> (StackEnd, Vec<u64>) {
+    let bytes = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    let (regions, mut images) = probed_process();
+    let (replaced, stack) = (bytes(replaced), bytes(words));
+    let bytes = &stack[(regs.sp - 0x7000) as usize..];
+    let rest = Rest::default().with_replaced(&replaced);
+    let user = UserStack::Native { regs, all: AllRegs::default(), bytes, full: false, rest };
+    let mut frames = Vec::new();
+    let thread = ThreadId::main_thread(1);
+    let mut unwinder = Unwinder::default();
+    let end = unwinder.unwind(thread, &regions, &mut images, user, &[], &mut frames);
+    // The second time, the last walk is known.
+    let again = unwinder.unwind(thread, &regions, &mut images, user, &[], &mut Vec::new());
+    assert_eq!(end, again);
+    (end, frames.iter().map(|f| f.address.0).collect())
+}
+
+#[test]
+fn a_replaced_return_address_is_a_reason_unless_the_original_is_known() {
+    let regs = Regs { ip: 0x1010, sp: 0x7000, bp: 0x7000 };
+    // Frame pointers and return addresses; the second one is replaced.
+    let words = [0x7010, 0x1020, 0x7020, 0x9000, 0, 0x1030];
+    let (end, frames) = walked(regs, &words, &[]);
+    assert_eq!((end, &frames[..]), (StackEnd::ReturnProbe, &[0x1010, 0x1020][..]));
+    // Of another word, or unknown.
+    for replaced in [[0x7010, 0x1400], [0x7018, 0]] {
+        assert_eq!(walked(regs, &words, &replaced), (end, frames.clone()));
+    }
+    let (end, frames) = walked(regs, &words, &[0x6000, 0x1500, 0x7018, 0x1400]);
+    assert_eq!((end, &frames[..3]), (StackEnd::RunTimeCode, &[0x1010, 0x1020, 0x1400][..]));
+}
+
+#[test]
+fn the_kernel_s_code_for_return_probes_leads_to_the_caller() {
+    let words = [1, 2, 3, 0x7020, 0, 0x1030];
+    // It has pushed three words; the return address was below the fourth.
+    for (sp, replaced) in [(0x7000, 0x7010), (0x7008, 0x7010), (0x7018, 0x7010)] {
+        let regs = Regs { ip: 0x9004, sp, bp: 0x7018 };
+        let (_, frames) = walked(regs, &words, &[replaced, 0x1400]);
+        assert_eq!(frames[..2], [0x9004, 0x1400], "{sp:x}");
+    }
+    let regs = Regs { ip: 0x9004, sp: 0x7000, bp: 0x7018 };
+    assert_eq!(walked(regs, &words, &[0x7020, 0x1400]), (StackEnd::ReturnProbe, vec![0x9004]));
+}
+
 #[test]
 fn reads_stay_within_the_copy() {
     let bytes = [7u8; 20];

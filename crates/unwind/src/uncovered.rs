@@ -6,7 +6,9 @@ use super::cfi::KnownRegisters;
 use super::code::{Leads, Proof};
 use super::memo::Reads;
 use super::module::{self, Fact, FactKind, Step};
-use super::walk::{Process, Walk, is_run_time_code, loaded, module_of};
+use super::walk::{
+    Process, Walk, is_return_probe, is_run_time_code, loaded, module_of, past_probe,
+};
 use super::{Frame, Unwinder, locate};
 use crate::{AddressKind, CodeAddress};
 use sys::image::{Images, State};
@@ -66,7 +68,11 @@ impl Unwinder {
             }
             step => step,
         };
+        let step = past_probe(walk, step, *regs, images, reads);
         let Step::Caller(address) = step else { return step };
+        if is_return_probe(walk.regions, images, ProcessAddress(address)) {
+            return step;
+        }
         let Some(proof) = found.proof() else { return Step::End };
         match self.leads(walk.process(), frame, ProcessAddress(address), images) {
             Leads::There => step,

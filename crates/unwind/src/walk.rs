@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 
-use super::arch::{BP, RED_ZONE, SP};
+use super::arch::{BP, RED_ZONE, SP, removed_slot};
 use super::cfi::KnownRegisters;
 use super::memo::{Lead, Reads, Visited};
 use super::module::{ModuleUnwinder, Modules, Step};
 use super::{ElfPlace, Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate};
 use crate::{AddressKind, CodeAddress};
+use sys::arch::PAGE;
 use sys::image::{Images, Loaded, NotOpened, State};
 use sys::maps::Regions;
 use sys::record::MAX_DUMP;
@@ -133,6 +134,9 @@ impl Unwinder {
                 }
                 Lead::None => {
                     let address = ProcessAddress(address);
+                    if kind.is_return() && is_return_probe(walk.regions, images, address) {
+                        return StackEnd::ReturnProbe;
+                    }
                     match locate(walk.thread.pid, walk.regions, images, address, kind) {
                         Some(frame) => {
                             frames.push(frame);
@@ -151,6 +155,7 @@ impl Unwinder {
             let mut reads = Reads::default();
             let here = regs;
             let step = self.step(walk, frame, &mut regs, images, &mut reads);
+            let step = past_probe(walk, step, regs, images, &mut reads);
             let frame = match step {
                 Step::Interrupted(_) => put_by_the_kernel(frames, frame),
                 _ => frame,
@@ -191,7 +196,10 @@ impl Unwinder {
         };
         let Some((module, at)) = module_of(&mut self.modules, frame, images) else {
             // An unreadable file provides no information.
-            return if is_run_time_code(&frame) {
+            return if is_of_probes(frame.place.image(), images) {
+                reads.void();
+                out_of_probe(walk, regs)
+            } else if is_run_time_code(&frame) {
                 self.by_pointer(walk, frame, regs, images, &mut read)
             } else {
                 Step::Uncovered
@@ -308,6 +316,9 @@ impl Unwinder {
                     _ => StackEnd::BadReturnAddress,
                 }
             }
+            Some(State::Anonymous) if is_of_probes(frame.place.image(), images) => {
+                StackEnd::ReturnProbe
+            }
             Some(State::Anonymous) => StackEnd::RunTimeCode,
             Some(State::Unreadable(NotOpened::Replaced)) => StackEnd::Replaced,
             Some(State::Unreadable(_)) => StackEnd::NotOpened,
@@ -349,6 +360,54 @@ pub(super) fn loaded<'i>(frame: &Frame, images: &'i Images) -> Option<&'i Loaded
         State::Elf(loaded) => Some(loaded),
         _ => None,
     }
+}
+
+/// True for the mapping in which the kernel puts code for probes.
+fn is_of_probes(image: Option<u32>, images: &Images) -> bool {
+    image.is_some_and(|image| images.get(image).path == "[uprobes]")
+}
+
+/// True for the address that the kernel puts in place of a return address for a return probe: the
+/// first one of its mapping (`uprobe_get_trampoline_vaddr`).
+pub(super) fn is_return_probe(regions: &Regions, images: &Images, address: ProcessAddress) -> bool {
+    let region = address.0.is_multiple_of(PAGE).then(|| regions.find(address)).flatten();
+    region.is_some_and(|region| is_of_probes(Some(region.image), images))
+}
+
+/// The same step to the return address that was there before the kernel replaced it for a return
+/// probe, if that is known.
+pub(super) fn past_probe(
+    walk: &Walk<'_>,
+    step: Step,
+    caller: Regs,
+    images: &Images,
+    reads: &mut Reads,
+) -> Step {
+    let (Step::Caller(address) | Step::CallerOnly(address)) = step else { return step };
+    if !is_return_probe(walk.regions, images, ProcessAddress(address)) {
+        return step;
+    }
+    let original = removed_slot(caller.sp).and_then(|slot| walk.stack.rest.original(slot));
+    let Some(original) = original else { return step };
+    // The step depends on more than the memo records.
+    reads.void();
+    match step {
+        Step::Caller(_) => Step::Caller(original),
+        _ => Step::CallerOnly(original),
+    }
+}
+
+/// One step up from the kernel's code for return probes, which has pushed a few words onto the stack
+/// after the return (`arch_uretprobe_trampoline`); or from an instruction at the beginning of a
+/// function with such a probe, which is executed there.
+fn out_of_probe(walk: &Walk<'_>, regs: &mut Regs) -> Step {
+    const MOST_PUSHED: u64 = 3;
+    let Some(removed) = removed_slot(regs.sp) else { return Step::Failed };
+    let mut slots = (0..=MOST_PUSHED).map(|words| removed.saturating_add(words * 8));
+    let found = slots.find_map(|slot| Some((slot, walk.stack.rest.original(slot)?)));
+    let Some((slot, ip)) = found else { return Step::Failed };
+    *regs = Regs { ip, sp: slot.saturating_add(8), ..*regs };
+    Step::Caller(ip)
 }
 
 /// Cause for which a walk ends that came to an unmapped address.

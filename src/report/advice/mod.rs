@@ -313,6 +313,10 @@ fn whole_stacks(why: Truncation) -> Option<String> {
             "build what ends them with -fasynchronous-unwind-tables or -fno-omit-frame-pointer \
              (assembly: with .cfi_* directives)"
         }
+        Truncation::ReturnProbe => {
+            "record as root (prof doctor, deep stacks), or without return probes (%return) of prof \
+             and of other tools: the kernel puts its own address in place of the return address"
+        }
         Truncation::NotAnalysed => {
             "lower -F, or record when the machine is less busy: code without unwind information is \
              analysed while recording, and too many samples waited for that"

@@ -70,6 +70,8 @@ struct KeptStack {
     rest: u64,
     /// Those chunks, with their holes.
     chunks: Vec<(KeptBytes, u8)>,
+    /// Replaced return addresses.
+    replaced: Box<[u8]>,
 }
 
 impl KeptSample {
@@ -77,7 +79,12 @@ impl KeptSample {
         let Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user } =
             *sample;
         let parts = [callchain.bytes(), group.bytes(), raw].concat().into_boxed_slice();
-        let held = HeldMemory::new(blocks.held(), size_of::<KeptSample>() + parts.len());
+        let replaced = match user {
+            UserStack::Native { rest, .. } => rest.replaced(),
+            _ => &[],
+        };
+        let size = size_of::<KeptSample>() + parts.len() + replaced.len();
+        let held = HeldMemory::new(blocks.held(), size);
         let user = match user {
             UserStack::None => KeptUser::None,
             UserStack::Compat => KeptUser::Compat,
@@ -88,7 +95,16 @@ impl KeptSample {
                 let chunks = chunks.map(|(i, c)| (blocks.keep(tid, at(i), c.bytes()), c.holes()));
                 let chunks = chunks.collect();
                 let all = all.bytes().into();
-                KeptUser::Native(KeptStack { regs, all, full, copy, rest: rest.from(), chunks })
+                let rest = rest.from();
+                KeptUser::Native(KeptStack {
+                    regs,
+                    all,
+                    full,
+                    copy,
+                    rest,
+                    chunks,
+                    replaced: replaced.into(),
+                })
             }
         };
         let (callchain, group) = (callchain.bytes().len(), group.bytes().len());
@@ -136,7 +152,7 @@ impl KeptSample {
                     all: AllRegs::new(&stack.all),
                     bytes: copy,
                     full: stack.full,
-                    rest: Rest::new(stack.rest, &chunks),
+                    rest: Rest::new(stack.rest, &chunks).with_replaced(&stack.replaced),
                 }
             }
         };
@@ -241,7 +257,8 @@ mod tests {
         let bytes: Vec<u8> = (0..70_000).map(|i: u32| (i / 3) as u8).collect();
         let all = [5; sys::arch::REGISTERS * 8];
         let chunks = [Chunk::new(&bytes[..32 << 10], 0b101), Chunk::new(&bytes[..999], 0)];
-        for rest in [Rest::default(), Rest::new(0x7000, &chunks)] {
+        let replaced = Rest::new(0x7000, &chunks).with_replaced(&bytes[..32]);
+        for rest in [Rest::default(), Rest::new(0x7000, &chunks), replaced] {
             let user = UserStack::Native {
                 regs: Regs { ip: 1, sp: 0x7318, bp: 3 },
                 all: AllRegs::new(&all),

@@ -40,6 +40,12 @@ const DEEPEST: u32 = 2 << 20;
 /// Maximum number of chunks of a stack.
 pub const MAX_CHUNKS: usize = (DEEPEST / CHUNK) as usize;
 
+/// Index of a record that has replaced return addresses instead of a chunk.
+const REPLACED: u64 = 1 << 16;
+
+/// Maximum number of replaced return addresses of a stack.
+const MAX_REPLACED: usize = 16;
+
 /// Limit for the time to copy the stacks of a thread that are always this deep, in nanoseconds per
 /// second, and the cost of a KiB (measured: 0.09 µs).
 const SHARE: u64 = 25_000_000;
@@ -290,14 +296,20 @@ impl Deep {
             let same = (entry.time, entry.sp, entry.ip) == (sample.time, regs.sp, regs.ip);
             same && (!self.same_numbers || entry.tid == sample.tid as u64)
         };
+        let mut replaced: &[u8] = &[];
         let mut used = 0;
         let mut first = 0;
         let mut tid = None;
         let now = self.entries[self.passed..].iter().take_while(|e| e.time == sample.time);
         for entry in now.filter(|entry| is_it(entry)) {
+            let tid = *tid.get_or_insert(entry.tid);
+            if entry.index == REPLACED && entry.tid == tid {
+                let length = entry.length.min(MAX_REPLACED * 16);
+                replaced = self.ring.bytes(entry.at + header::SIZE, length);
+                continue;
+            }
             let index = entry.index as usize;
             let begin = entry.from.wrapping_sub(entry.index * u64::from(CHUNK));
-            let tid = *tid.get_or_insert(entry.tid);
             let first = {
                 if used == 0 {
                     first = begin;
@@ -317,7 +329,7 @@ impl Deep {
             self.counts.differed += 1;
             return Rest::default();
         }
-        rest
+        rest.with_replaced(replaced)
     }
 
     /// The counts so far.

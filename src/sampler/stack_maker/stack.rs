@@ -259,6 +259,7 @@ pub fn truncation(end: StackEnd) -> Option<Truncation> {
             DamagedUnwindInfo,
             RunTimeCode,
             BadReturnAddress,
+            ReturnProbe,
             NoCaller,
             AlternateStack,
             ExceptionDelivery,

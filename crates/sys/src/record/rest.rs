@@ -44,12 +44,34 @@ impl<'a> Chunk<'a> {
 pub struct Rest<'a> {
     from: u64,
     chunks: &'a [Chunk<'a>],
+    replaced: &'a [u8],
 }
 
 impl<'a> Rest<'a> {
     /// Chunks from an address on.
     pub fn new(from: u64, chunks: &'a [Chunk<'a>]) -> Rest<'a> {
-        Rest { from, chunks }
+        Rest { from, chunks, replaced: &[] }
+    }
+
+    /// The same with return addresses that the kernel has replaced for return probes: pairs of
+    /// words, the address on the stack and the return address that was there.
+    pub fn with_replaced(self, replaced: &'a [u8]) -> Rest<'a> {
+        Rest { replaced, ..self }
+    }
+
+    /// The replaced return addresses, as in [`Rest::with_replaced`].
+    pub fn replaced(self) -> &'a [u8] {
+        self.replaced
+    }
+
+    /// The return address that the kernel has replaced at an address of the stack.
+    pub fn original(&self, slot: u64) -> Option<u64> {
+        let mut pairs = self.replaced.as_chunks::<16>().0.iter().map(|pair| {
+            let (at, original) = pair.split_at(8);
+            let word = |half: &[u8]| half.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+            (word(at), word(original))
+        });
+        pairs.find(|&(at, original)| at == slot && original != 0).map(|(_, original)| original)
     }
 
     /// Address of the first chunk.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{CHUNK, header};
+use super::{CHUNK, MAX_REPLACED, REPLACED, header};
 use crate::sampler::arch;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
@@ -43,6 +43,35 @@ pub struct Kernel {
     time: i16,
     /// `bpf_cast_to_kern_ctx`.
     cast: u32,
+    /// `None`: this kernel has no probes in programs, or other ones.
+    probes: Option<ReturnProbes>,
+}
+
+/// Offsets of fields that lead to the return addresses that the kernel has replaced.
+#[derive(Debug)]
+struct ReturnProbes {
+    /// Of the thread's state of probes in the thread.
+    of_task: i16,
+    /// Of the innermost replaced address in that state.
+    first: i16,
+    /// Address on the stack.
+    slot: i16,
+    /// The return address that was there.
+    original: i16,
+    next: i16,
+}
+
+impl ReturnProbes {
+    fn find(btf: &Btf) -> io::Result<ReturnProbes> {
+        let field = |name| btf.field("return_instance", &[name]);
+        Ok(ReturnProbes {
+            of_task: btf.field("task_struct", &["utask"])?,
+            first: btf.field("uprobe_task", &["return_instances"])?,
+            slot: field("stack")?,
+            original: field("orig_ret_vaddr")?,
+            next: field("next")?,
+        })
+    }
 }
 
 impl Kernel {
@@ -63,6 +92,7 @@ impl Kernel {
             data: btf.field("bpf_perf_event_data_kern", &["data"])?,
             time: btf.field("perf_sample_data", &["time"])?,
             cast: btf.function("bpf_cast_to_kern_ctx")?,
+            probes: ReturnProbes::find(btf).ok(),
         })
     }
 }
@@ -141,6 +171,9 @@ impl DeepProgram<'_> {
         let mut c = BpfCode::default();
         let [out, copy] = [(); 2].map(|()| c.label());
         self.look_at_thread(&mut c, out);
+        if let Some(probes) = &self.kernel.probes {
+            self.copy_replaced(&mut c, probes);
+        }
         self.find_end(&mut c, out);
         self.find_begin(&mut c, copy, out);
         c.put(copy);
@@ -180,6 +213,53 @@ impl DeepProgram<'_> {
         c.store(AccessSize::Long, R10, SP, R6);
         c.load(AccessSize::Long, R1, R0, k.ip);
         c.store(AccessSize::Long, R10, IP, R1);
+    }
+
+    /// Submits a record with the return addresses that the kernel has replaced for return probes,
+    /// innermost first, if there are any. `R9` is the thread, and unknown afterwards.
+    fn copy_replaced(&self, c: &mut BpfCode, probes: &ReturnProbes) {
+        /// Offsets on the program's stack, before they have their other use.
+        const ORIGINAL: i16 = LENGTH;
+        const SLOT: i16 = HOLES;
+        let [none, submit] = [(); 2].map(|()| c.label());
+        let size = MAX_REPLACED * 16;
+        for (base, offset) in [(R9, probes.of_task), (R3, probes.first)] {
+            read_kernel(c, WORD, base, offset, none);
+            c.load(AccessSize::Long, R3, R10, WORD);
+            c.jump_if_value(If::Equal, R3, 0, none);
+        }
+        c.map(R1, self.ring.fd());
+        c.op_value(AluOp::Mov, R2, (header::SIZE + size) as i32);
+        c.op_value(AluOp::Mov, R3, 0);
+        c.call(Helper::RingReserve);
+        c.jump_if_value(If::Equal, R0, 0, none);
+        c.op(AluOp::Mov, R9, R0);
+        let word = |i: usize| (header::SIZE + i * 8) as i16;
+        for i in 0..MAX_REPLACED * 2 {
+            c.store_value(AccessSize::Long, R9, word(i), 0);
+        }
+        for i in 0..MAX_REPLACED {
+            for (to, field) in [(SLOT, probes.slot), (ORIGINAL, probes.original)] {
+                c.load(AccessSize::Long, R3, R10, WORD);
+                read_kernel(c, to, R3, field, submit);
+            }
+            for (at, from) in [(word(2 * i), SLOT), (word(2 * i + 1), ORIGINAL)] {
+                c.load(AccessSize::Long, R1, R10, from);
+                c.store(AccessSize::Long, R9, at, R1);
+            }
+            c.load(AccessSize::Long, R3, R10, WORD);
+            read_kernel(c, WORD, R3, probes.next, submit);
+            c.load(AccessSize::Long, R3, R10, WORD);
+            c.jump_if_value(If::Equal, R3, 0, submit);
+        }
+        c.put(submit);
+        c.store_value(AccessSize::Long, R10, LENGTH, size as i32);
+        c.store_value(AccessSize::Long, R10, HOLES, 0);
+        self.fill_header(c);
+        c.store_value(AccessSize::Long, R9, header::FROM, 0);
+        c.store_value(AccessSize::Long, R9, header::INDEX, REPLACED as i32);
+        self.submit(c);
+        c.put(none);
     }
 
     /// `R8` = the end of the stack:
@@ -278,6 +358,9 @@ impl DeepProgram<'_> {
         c.jump_if_value(If::Equal, R0, 0, whole);
         self.copy_pages(c, next);
         c.put(whole);
+        self.fill_header(c);
+        c.store(AccessSize::Long, R9, header::FROM, R7);
+        c.store(AccessSize::Long, R9, header::INDEX, R6);
         self.submit(c);
 
         c.put(next);
@@ -332,8 +415,8 @@ impl DeepProgram<'_> {
         c.put(some);
     }
 
-    /// Submits the record.
-    fn submit(&self, c: &mut BpfCode) {
+    /// Stores what the program's stack has of the record's header.
+    fn fill_header(&self, c: &mut BpfCode) {
         for (at, from) in [
             (header::TIME, TIME),
             (header::TID, TID),
@@ -345,8 +428,10 @@ impl DeepProgram<'_> {
             c.load(AccessSize::Long, R1, R10, from);
             c.store(AccessSize::Long, R9, at, R1);
         }
-        c.store(AccessSize::Long, R9, header::FROM, R7);
-        c.store(AccessSize::Long, R9, header::INDEX, R6);
+    }
+
+    /// Submits the record.
+    fn submit(&self, c: &mut BpfCode) {
         self.wake_when_due(c);
         c.op(AluOp::Mov, R1, R9);
         c.call(Helper::RingSubmit);
