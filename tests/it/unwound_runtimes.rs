@@ -126,6 +126,17 @@ fn stacks_of_fibers_begin_where_they_were_made() {
     assert!(!out.stderr.contains("-fasynchronous-unwind-tables"), "{}", out.stderr);
 }
 
+/// No copy has more than one segment, of any size.
+#[test]
+fn stacks_in_segments_have_a_reason_of_their_own() {
+    let flags = ["-O2", "-fomit-frame-pointer", "-fsplit-stack"];
+    let program = built("segments", "segments.c", "gcc", &flags);
+    // Its caller is that of the function that has called it before its own frame.
+    let no_call = NoCall::To("__morestack");
+    let p = recorded("segments", &program, "100 1", no_call);
+    assert_ends("segments", &p, "work", "stack in segments", 95.0);
+}
+
 /// The kernel has replaced the return addresses of each call; a program in it copies them.
 #[test]
 fn stacks_continue_behind_return_probes() {

@@ -30,6 +30,8 @@ pub enum Truncation {
     BadReturnAddress,
     /// The kernel has replaced a return address, for a return probe.
     ReturnProbe,
+    /// The stack goes on in another segment (`gcc -fsplit-stack`), which was not copied.
+    Segments,
     /// The first function on this stack is not the entry of a thread: the stack of a coroutine or
     /// of Go's runtime.
     NoCaller,
@@ -55,7 +57,7 @@ const FRAME: &str = "[truncated: ";
 
 impl Truncation {
     /// All of them.
-    pub const ALL: [Truncation; 20] = [
+    pub const ALL: [Truncation; 21] = [
         Truncation::SmallDump,
         Truncation::DumpTooSmall,
         Truncation::Unreadable,
@@ -68,6 +70,7 @@ impl Truncation {
         Truncation::RunTimeCode,
         Truncation::BadReturnAddress,
         Truncation::ReturnProbe,
+        Truncation::Segments,
         Truncation::NoCaller,
         Truncation::AlternateStack,
         Truncation::ExceptionDelivery,
@@ -93,6 +96,7 @@ impl Truncation {
             Truncation::RunTimeCode => "run-time code without frame pointers",
             Truncation::BadReturnAddress => "bad return address",
             Truncation::ReturnProbe => "return probe",
+            Truncation::Segments => "stack in segments",
             Truncation::NoCaller => "no caller on this stack",
             Truncation::AlternateStack => "signal handler on a stack of its own",
             Truncation::ExceptionDelivery => "exception being delivered",

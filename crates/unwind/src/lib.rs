@@ -68,6 +68,8 @@ pub enum StackEnd {
     BadReturnAddress,
     /// A return probe has replaced the return address.
     ReturnProbe,
+    /// The stack goes on in another segment (`gcc -fsplit-stack`), which was not copied.
+    Segments,
     /// The stack begins here, and its first function is not a thread's entry: it belongs to a
     /// coroutine, for example, or to Go's run-time code.
     NoCaller,
@@ -90,7 +92,7 @@ pub enum StackEnd {
 
 impl StackEnd {
     /// All reasons.
-    pub const ALL: [StackEnd; 21] = [
+    pub const ALL: [StackEnd; 22] = [
         StackEnd::Complete,
         StackEnd::SmallDump,
         StackEnd::DumpTooSmall,
@@ -104,6 +106,7 @@ impl StackEnd {
         StackEnd::RunTimeCode,
         StackEnd::BadReturnAddress,
         StackEnd::ReturnProbe,
+        StackEnd::Segments,
         StackEnd::NoCaller,
         StackEnd::AlternateStack,
         StackEnd::ExceptionDelivery,

@@ -376,6 +376,12 @@ impl ModuleUnwinder {
         }
     }
 
+    /// True if the code at an address runs on the first bytes of a segment of a stack, and its
+    /// caller on another one.
+    pub fn switches_segment(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
+        arch::switches_segment(cache.rule(self, at))
+    }
+
     /// True if the code at an address has no caller.
     pub fn is_outermost(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
         cache.rule(self, at) == Rule::Outermost

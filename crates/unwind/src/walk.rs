@@ -172,6 +172,10 @@ impl Unwinder {
                 }
                 Step::End => return StackEnd::Complete,
                 Step::Delivering => return StackEnd::ExceptionDelivery,
+                Step::Failed if self.is_in_segments(&[frame], images) => return StackEnd::Segments,
+                Step::Unreadable(_) if self.is_in_segments(frames, images) => {
+                    return StackEnd::Segments;
+                }
                 Step::Unreadable(address) if walk.stack.cut_before(address) => {
                     return walk.stack.too_small();
                 }
@@ -281,6 +285,16 @@ impl Unwinder {
         is_entry(&frame, images)
             || module_of(modules, frame, images)
                 .is_some_and(|(module, at)| module.is_outermost(rules, at))
+    }
+
+    /// True if one of the outermost frames is on another segment of the stack than its caller.
+    fn is_in_segments(&mut self, frames: &[Frame], images: &Images) -> bool {
+        /// Segments are small.
+        const MOST: usize = 256;
+        let Unwinder { modules, rules, .. } = self;
+        frames.iter().rev().take(MOST).any(|&frame| {
+            module_of(modules, frame, images).is_some_and(|(m, at)| m.switches_segment(rules, at))
+        })
     }
 
     /// Cause for which a walk ends at this frame, given the result of its step.

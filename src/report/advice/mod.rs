@@ -317,6 +317,10 @@ fn whole_stacks(why: Truncation) -> Option<String> {
             "record as root (prof doctor, deep stacks), or without return probes (%return) of prof \
              and of other tools: the kernel puts its own address in place of the return address"
         }
+        Truncation::Segments => {
+            "build it without -fsplit-stack: the stack goes on in another segment, and only one is \
+             copied"
+        }
         Truncation::NotAnalysed => {
             "lower -F, or record when the machine is less busy: code without unwind information is \
              analysed while recording, and too many samples waited for that"

@@ -260,6 +260,7 @@ pub fn truncation(end: StackEnd) -> Option<Truncation> {
             RunTimeCode,
             BadReturnAddress,
             ReturnProbe,
+            Segments,
             NoCaller,
             AlternateStack,
             ExceptionDelivery,

@@ -151,6 +151,12 @@ pub fn go_start<'a>(_entry: u64, _code: impl Fn(u64) -> Option<&'a [u8]>) -> Opt
     None
 }
 
+/// True if code with this rule switches to another segment of the stack: compilers have no such
+/// stacks here.
+pub fn switches_segment(_rule: Rule) -> bool {
+    false
+}
+
 /// Longest call instruction, in bytes.
 pub const LONGEST_CALL: u64 = INSTRUCTION;
 

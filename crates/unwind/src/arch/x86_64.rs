@@ -86,6 +86,12 @@ pub fn go_frame(size: i32) -> Option<Rule> {
 const WITH_POINTER: Rule =
     Rule::Offset { register: BP, cfa: 16, bp: Saved::FromCfa(-16), ra: ReturnAddress };
 
+/// True if code with this rule switches to another segment of the stack: `__morestack` of libgcc
+/// leaves out the return address to its direct caller, which calls it before its own frame.
+pub fn switches_segment(rule: Rule) -> bool {
+    rule == Rule::Offset { register: BP, cfa: 24, bp: Saved::FromCfa(-24), ra: ReturnAddress }
+}
+
 /// True if a function with this rule has a frame pointer.
 pub fn has_pointer(rule: Rule) -> bool {
     rule == WITH_POINTER
