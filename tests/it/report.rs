@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::common;
 use crate::common::views::{self, HALF};
-use crate::common::{Build, Prof, needs, target, temp_dir};
+use crate::common::{Build, Prof, needs, read, target, temp_dir};
 
 /// Self value and total of every function in `prof report --json`.
 fn functions(dir: impl AsRef<Path>, args: &str) -> BTreeMap<String, (i64, i64)> {
@@ -207,6 +207,8 @@ fn a_recording_and_its_report_have_one_number_of_samples_and_a_period_of_time() 
     for types in ["cpu", "wall", "wall,syscalls", "cpu,lock"] {
         let record = Prof::plain(&dir, "record -F 499 -o f.pb.gz -T").arg(types);
         let recorded = record.target(target("known", Build::C), "0.3").run().ok();
+        let p = read(dir.path().join("f.pb.gz"));
+        assert_eq!((p.period_type.1.as_str(), p.period), ("nanoseconds", 2_004_008), "{types}");
         let line = recorded.stderr.lines().find(|line| line.contains(" distinct stack"));
         let number = line.unwrap().split(' ').nth(1).unwrap();
         let report = Prof::new(&dir, "report --stdio f.pb.gz").run().ok().text();

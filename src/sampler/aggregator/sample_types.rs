@@ -100,14 +100,24 @@ impl SampleTypes {
         if self.names.len() > 2 {
             profile.default_sample_type = first.kind;
         }
-        let fixed = match self.routes.first() {
-            Some(Route::Count(weight)) => weight.fixed,
+        let counted = match self.routes.first() {
+            Some(Route::Count(weight)) => Some(weight),
             _ => None,
         };
+        let fixed = counted.and_then(|weight| weight.fixed);
         profile.period = fixed.or(session.period().map(|p| p as i64)).unwrap_or(1);
+        let time = self.names.iter().position(|(kind, unit)| {
+            matches!(kind.as_str(), "cpu" | "wall") && *unit == "nanoseconds"
+        });
+        // If the first event is not counted by itself, it is the clock of a profile type.
+        let own = counted.map(|weight| weight.column.0).or(time);
         // Without samples of time, all recorded values are counts.
         let counts = self.names[0].0 != "samples";
-        profile.period_type = if counts { profile.sample_types[0] } else { first };
+        profile.period_type = match own {
+            Some(column) => profile.sample_types[column],
+            None if counts => profile.sample_types[0],
+            None => first,
+        };
         for &(of, column) in &self.first {
             let one = types.iter().find(|(known, _)| *known == of);
             one.into_iter().for_each(|(_, one)| one.describe(profile, column == Column(0)));
