@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use object::LittleEndian;
-use object::elf::{FileHeader64, SHT_RELA, SectionHeader64};
+use object::elf::{FileHeader64, Rela64, SHT_RELA, SectionHeader64};
 use object::read::elf::{FileHeader, Rela, SectionHeader};
 
 use sys::arch::RELATIVE;
@@ -84,20 +84,15 @@ impl GoTable {
             let place = table.range.start.checked_add(TEXT)?.checked_sub(range(section)?.start)?;
             let at = section.sh_addr(endian).checked_add(place as u64)?;
             // In a position-independent program, it is a relocation.
-            let relocated = |section: &SectionHeader64<LittleEndian>| {
-                let (all, _) = section.rela(endian, file).ok()??;
-                let mut all = all.iter().take(MAX_RELOCATIONS);
-                let of_text = all.find(|r| r.r_offset(endian) == at)?;
-                let is_relative = of_text.r_type(endian, false) == RELATIVE;
-                is_relative.then(|| of_text.r_addend(endian) as u64)
-            };
-            let mut relocations = sections.iter().filter(|s| s.sh_type(endian) == SHT_RELA);
+            let lists = sections.iter().filter(|s| s.sh_type(endian) == SHT_RELA);
+            let lists = lists.filter_map(|section| section.rela(endian, file).ok()?);
+            let relocated = relocated(lists.flat_map(|(all, _)| all), at);
             let of_text = || {
                 let text = named(b".text")?;
                 let is_all = table.has_code_of(file, text.sh_size(endian));
                 is_all.then(|| text.sh_addr(endian))
             };
-            table.text = match (relocations.find_map(relocated), table.text) {
+            table.text = match (relocated, table.text) {
                 (Some(text), _) => text,
                 (None, 0) => of_text()?,
                 (None, stated) => stated,
@@ -217,6 +212,15 @@ impl GoTable {
         let size = value_at(sizes, address - entry, self.quantum)?;
         (0..=MAX_FRAME).contains(&size).then_some(size)
     }
+}
+
+/// The address that a relocation puts at `at`. Many sections may have the same ones: the limit is of
+/// all together.
+fn relocated<'a>(all: impl Iterator<Item = &'a Rela64<LittleEndian>>, at: u64) -> Option<u64> {
+    let there = |r: &&Rela64<LittleEndian>| {
+        r.r_offset(LittleEndian) == at && r.r_type(LittleEndian, false) == RELATIVE
+    };
+    all.take(MAX_RELOCATIONS).find(there).map(|r| r.r_addend(LittleEndian) as u64)
 }
 
 /// Offset of the start of the code in tables that have it.

@@ -106,3 +106,20 @@ fn long_lists_are_abandoned() {
     assert_eq!(value_at(&list, 100, 1), Some(100));
     assert_eq!(value_at(&list, MAX_SIZES as u64, 1), None);
 }
+
+#[test]
+fn relocations_of_all_sections_together_are_limited() {
+    let of = |offset: u64, addend: i64| {
+        let mut relocation = Rela64 {
+            r_offset: object::U64::new(LittleEndian, offset),
+            r_info: object::U64::default(),
+            r_addend: object::I64::new(LittleEndian, addend),
+        };
+        relocation.set_r_info(LittleEndian, false, 0, RELATIVE);
+        relocation
+    };
+    let (other, right) = (of(8, 1), of(16, 2));
+    let among = |n| relocated(std::iter::repeat_n(&other, n).chain([&right]), 16);
+    assert_eq!(among(MAX_RELOCATIONS - 1), Some(2));
+    assert_eq!(among(MAX_RELOCATIONS), None);
+}
