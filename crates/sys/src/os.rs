@@ -67,11 +67,7 @@ pub fn stdout_was_closed() -> bool {
 ///
 /// The hard limit is too low.
 pub fn raise_open_files(needed: u64) -> io::Result<Option<(u64, u64)>> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: getrlimit writes to a local of the right type.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let mut limit = open_files()?;
     if needed <= limit.rlim_cur {
         return Ok(None);
     }
@@ -80,7 +76,7 @@ pub fn raise_open_files(needed: u64) -> io::Result<Option<(u64, u64)>> {
     // Raises the hard limit too, which root may.
     limit.rlim_max = limit.rlim_max.max(needed);
     if set(&limit).is_err() {
-        let hard = hard_limit()?;
+        let hard = open_files()?.rlim_max;
         if hard < needed {
             limit = libc::rlimit { rlim_cur: hard, rlim_max: hard };
             set(&limit)?;
@@ -97,8 +93,8 @@ pub fn raise_open_files(needed: u64) -> io::Result<Option<(u64, u64)>> {
 pub fn use_all_open_files() {
     const ENOUGH: u64 = 1 << 16;
     // If it fails, fewer files are kept open.
-    if let Ok(hard) = hard_limit() {
-        let _ = raise_open_files(hard.max(ENOUGH));
+    if let Ok(limit) = open_files() {
+        let _ = raise_open_files(limit.rlim_max.max(ENOUGH));
     }
 }
 
@@ -110,20 +106,17 @@ pub fn page_size() -> usize {
 
 /// Number of files that can still be opened.
 pub fn spare_files() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: getrlimit writes to a local of the right type.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return 0;
-    }
+    let Ok(limit) = open_files() else { return 0 };
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX).saturating_sub(open)
 }
 
-fn hard_limit() -> io::Result<u64> {
+/// The limits of open files.
+fn open_files() -> io::Result<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: getrlimit writes to a local of the right type.
     match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
-        0 => Ok(limit.rlim_max),
+        0 => Ok(limit),
         _ => Err(io::Error::last_os_error()),
     }
 }
