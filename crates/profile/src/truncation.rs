@@ -1,5 +1,7 @@
 //! Causes of truncated stacks.
 
+use super::{LocationId, Profile};
+
 /// Cause why a stack does not reach the entry of its thread.
 ///
 /// A truncated stack ends in a frame named `[truncated: CODE]`, and the number of such stacks is in
@@ -50,6 +52,19 @@ pub enum Truncation {
     ChainTooDeep,
     /// A 32-bit process.
     Compat,
+}
+
+impl Profile {
+    /// The code of the reason for which stacks with this location are truncated, if it is the frame
+    /// that ends them. This version may not recognize the code.
+    pub fn truncation_of(&self, location: LocationId) -> Option<&str> {
+        if self.locations[location.0 as usize].mapping.is_some() {
+            return None;
+        }
+        let line = self.lines_of(location).first()?;
+        let name = self.functions[line.function.0 as usize].name;
+        Truncation::code_of_frame(self.str(name))
+    }
 }
 
 /// Prefix of the names of frames that end truncated stacks.

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::View;
-use profile::{BinaryNotes, Gap, LocationId, Profile, StrId, Truncation};
+use profile::{BinaryNotes, Gap, LocationId, Profile, StrId};
 
 /// One binary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -147,11 +147,8 @@ fn classify(profile: &Profile) -> Classes<'_> {
         let lines = profile.lines_of(id);
         let name = |l: &profile::Line| profile.functions[l.function.0 as usize].name;
         let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
-        if mapping.is_none()
-            && let Some(line) = lines.first()
-        {
-            let text = profile.str(name(line));
-            let Some(reason) = Truncation::code_of_frame(text) else { return LocationClass::Other };
+        if mapping.is_none() && !lines.is_empty() {
+            let Some(reason) = profile.truncation_of(id) else { return LocationClass::Other };
             let number = reason_index.entry(reason).or_insert_with(|| {
                 reasons.push(reason);
                 reasons.len() - 1
@@ -178,7 +175,7 @@ mod tests {
     use super::*;
     use crate::Granularity;
     use crate::testing::{functions, mapping};
-    use profile::{Builder, Column, LabelSetId};
+    use profile::{Builder, Column, LabelSetId, Truncation};
 
     #[test]
     fn binaries_are_classified_by_their_frames() {

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{View, ViewSample};
-use profile::{LocationId, Profile, StrId, Truncation};
+use profile::{LocationId, Profile, StrId};
 
 /// Values of samples whose stacks are truncated, or whose leaf has no name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,14 +22,17 @@ impl Shares {
     /// Those of a view.
     pub fn of(view: &View) -> Shares {
         let profile = view.profile;
-        let ends = ends(profile);
+        let locations = (0..profile.locations.len() as u32).map(LocationId);
+        let ends: Vec<bool> = locations.map(|id| profile.truncation_of(id).is_some()).collect();
+        // Most profiles have no such stacks: then theirs need not be searched.
+        let truncates = ends.contains(&true);
         let mut shares = Shares::default();
         let mut nameless: FxHashMap<StrId, i64> = FxHashMap::default();
         let plus = |sum: &mut i64, value: i64| *sum = sum.saturating_add(value);
         for ViewSample { stack, value, .. } in view.samples() {
             let value = value.saturating_abs();
             plus(&mut shares.all, value);
-            if stack.iter().any(|location| ends[location.0 as usize]) {
+            if truncates && stack.iter().any(|location| ends[location.0 as usize]) {
                 plus(&mut shares.truncated, value);
             }
             if let Some(&leaf) = stack.first()
@@ -59,24 +62,12 @@ fn has_name(profile: &Profile, location: LocationId) -> bool {
     profile.lines_of(location).iter().any(|line| name(line) != StrId::EMPTY)
 }
 
-/// For each location, whether it is the end of truncated stacks.
-fn ends(profile: &Profile) -> Vec<bool> {
-    let is_end = |id: u32| {
-        let lines = profile.lines_of(LocationId(id));
-        let name = |line: &profile::Line| profile.functions[line.function.0 as usize].name;
-        let is_code = profile.locations[id as usize].mapping.is_some();
-        let text = lines.first().filter(|_| !is_code).map(|line| profile.str(name(line)));
-        text.is_some_and(|text| Truncation::code_of_frame(text).is_some())
-    };
-    (0..profile.locations.len() as u32).map(is_end).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Granularity;
     use crate::testing::{functions, mapping};
-    use profile::{Builder, Column, LabelSetId};
+    use profile::{Builder, Column, LabelSetId, Truncation};
 
     #[test]
     fn shares_are_those_of_the_shown_value() {
