@@ -1,7 +1,7 @@
 //! Interpreters: programs of which a profile shows the C functions, but not the functions that the
 //! user wrote.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::is_memory;
 use profile::{Profile, StrId};
@@ -147,11 +147,15 @@ pub fn hidden_functions(profile: &Profile) -> Option<String> {
     Some(format!("{share:.1} % of the samples are in {name}: {}", remedy(file)?))
 }
 
-/// True if the functions of this interpreter's programs are shown in none of its stacks' parts.
-pub fn hides(profile: &Profile, file: &str) -> bool {
-    !is_memory(file)
-        && is_interpreter(file)
-        && profile.strings.find(file).is_some_and(|file| hidden(profile).contains_key(&file))
+/// The interpreters among these files of whose programs some stacks show no function.
+pub fn hiding(profile: &Profile, files: &[&str]) -> FxHashSet<String> {
+    let hidden = hidden(profile);
+    let hides = |file: &&&str| {
+        !is_memory(file)
+            && is_interpreter(file)
+            && profile.strings.find(file).is_some_and(|file| hidden.contains_key(&file))
+    };
+    files.iter().filter(hides).map(|file| (*file).to_owned()).collect()
 }
 
 #[cfg(test)]

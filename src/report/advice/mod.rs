@@ -82,13 +82,12 @@ impl Advisor {
             let found = profile.strings.find(file).into_iter();
             ((*file).to_owned(), found.flat_map(|id| compilers.of_file(id)).collect())
         };
-        let hides = |file: &&&str| interpreters::hides(profile, file);
         Advisor {
             profile: file,
             packages: packages::packages(files),
             distribution: Distribution::of_this_system(),
             run_times: files.iter().map(run_times).collect(),
-            hiding: files.iter().filter(hides).map(|file| (*file).to_owned()).collect(),
+            hiding: interpreters::hiding(profile, files),
         }
     }
 
