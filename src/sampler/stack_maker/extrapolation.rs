@@ -20,6 +20,15 @@ pub struct ColumnSums {
     pub estimated: i64,
 }
 
+impl ColumnSums {
+    /// Adds the sums of other samples.
+    pub fn add(&mut self, other: ColumnSums) {
+        self.all = self.all.saturating_add(other.all);
+        self.exact = self.exact.saturating_add(other.exact);
+        self.estimated = self.estimated.saturating_add(other.estimated);
+    }
+}
+
 /// Most label sets of one thread; the samples of further ones count as those of the last.
 const MAX_LABEL_SETS: usize = 64;
 

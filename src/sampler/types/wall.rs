@@ -233,10 +233,7 @@ struct StateSums {
 impl StateSums {
     /// Adds the known sum of samples with these labels, and the sums of the samples.
     fn add(&mut self, labels: LabelSetId, sum: ColumnSums) {
-        let known = self.sums.entry(labels).or_default();
-        known.all = known.all.saturating_add(sum.all);
-        known.exact = known.exact.saturating_add(sum.exact);
-        known.estimated = known.estimated.saturating_add(sum.estimated);
+        self.sums.entry(labels).or_default().add(sum);
     }
 
     /// Scales the samples of waits, of which only some were taken, to the total time.

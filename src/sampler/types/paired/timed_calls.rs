@@ -115,11 +115,7 @@ impl TimedCalls {
         let mut by_labels: FxHashMap<LabelSetId, [ColumnSums; 2]> = FxHashMap::default();
         let mut add = |labels, sums: [ColumnSums; 2]| {
             let known = by_labels.entry(labels).or_default();
-            for (known, sum) in known.iter_mut().zip(sums) {
-                known.all += sum.all;
-                known.exact += sum.exact;
-                known.estimated += sum.estimated;
-            }
+            known.iter_mut().zip(sums).for_each(|(known, sum)| known.add(sum));
         };
         for CallSum { pid, tid, object, kind, count, nanos } in sums {
             let all = [count, nanos].map(|n| i64::try_from(n).unwrap_or(i64::MAX));

@@ -109,7 +109,9 @@ impl FromBpf {
             }
             Record::Exit { tid, .. } => {
                 self.exited.exited(tid);
-                self.forget(tid);
+                if let Some(thread) = self.threads.remove(&tid) {
+                    self.keep(thread);
+                }
             }
             _ => {}
         }
@@ -149,8 +151,8 @@ impl FromBpf {
             }
             self.settle(spec, maker, &times);
         }
-        let unsettled: Vec<i32> = self.threads.keys().copied().collect();
-        unsettled.into_iter().for_each(|tid| self.forget(tid));
+        let unsettled = std::mem::take(&mut self.threads);
+        unsettled.into_values().for_each(|thread| self.keep(thread));
     }
 
     /// Adds a wait by its stack.
@@ -216,9 +218,8 @@ impl FromBpf {
         }
     }
 
-    /// Forgets a thread; samples of it whose sums are missing stay as they are.
-    fn forget(&mut self, tid: i32) {
-        let thread = self.threads.remove(&tid).unwrap_or_default();
+    /// Adds the samples of a thread whose sums are missing: they stay as they are.
+    fn keep(&mut self, thread: BpfThread) {
         for sampled in thread.sampled {
             sampled.keep(|labels, [sum]| self.sums.add(labels, sum));
         }
