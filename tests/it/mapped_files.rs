@@ -8,6 +8,10 @@ use crate::common::pprof::Sample;
 use crate::common::targets::built;
 use crate::common::{Build, Pprof, Prof, ProfRecording, Running, read, target, temp_dir};
 
+/// Flags of the linker, with what they say.
+const BUILDS: [(&str, &[&str]); 2] =
+    [("with build IDs", &["-Wl,--build-id"]), ("without build IDs", &["-Wl,--build-id=none"])];
+
 /// The programs or the libraries: `-DLIBRARY=N`, `-DPROGRAM=N`.
 fn both(role: &str, flags: &[&str]) -> [PathBuf; 2] {
     ["1", "2"].map(|n| {
@@ -85,10 +89,7 @@ fn record(dir: &Path, args: &str, mode: &str, libraries: &[PathBuf; 2]) -> Pprof
 
 #[test]
 fn libraries_in_turn_at_one_address_have_their_own_names() {
-    for (what, flags) in [
-        ("with build IDs", &["-Wl,--build-id"][..]),
-        ("without build IDs", &["-Wl,--build-id=none"]),
-    ] {
+    for (what, flags) in BUILDS {
         for rate in ["99", "997"] {
             let dir = temp_dir();
             let p = record(dir.path(), &format!("-F {rate}"), "paths", &libraries(flags));
@@ -100,10 +101,7 @@ fn libraries_in_turn_at_one_address_have_their_own_names() {
 /// A library is replaced, by a link or by a copy, and loaded again.
 #[test]
 fn a_reloaded_library_has_its_own_names() {
-    for (what, flags) in [
-        ("with build IDs", &["-Wl,--build-id"][..]),
-        ("without build IDs", &["-Wl,--build-id=none"]),
-    ] {
+    for (what, flags) in BUILDS {
         for mode in ["links", "copies"] {
             let dir = temp_dir();
             let p = record(dir.path(), "-F 997", mode, &libraries(flags));
@@ -136,10 +134,7 @@ fn allocations_in_libraries_at_one_address_have_their_own_names() {
 /// Programs at fixed addresses that execute each other: the name of a process tells which it was.
 #[test]
 fn programs_that_execute_each_other_have_their_own_names() {
-    for (what, flags) in [
-        ("with build IDs", &["-Wl,--build-id"][..]),
-        ("without build IDs", &["-Wl,--build-id=none"]),
-    ] {
+    for (what, flags) in BUILDS {
         let [first, second] = both("program", &[&["-no-pie"], flags].concat());
         let dir = temp_dir();
         let target = format!("100 {} {}", second.display(), first.display());
