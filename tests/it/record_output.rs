@@ -1,9 +1,10 @@
 //! Output files of a recording, and the files that are left after a failed write.
 
 use std::fs::OpenOptions;
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common;
@@ -107,16 +108,31 @@ fn a_limit_of_file_sizes_is_reported_as_a_full_disk_is() {
         shell.args(["-c", script, env!("CARGO_BIN_EXE_prof")]).args(words);
         shell.current_dir(&dir).output().unwrap()
     };
-    let recurse = target("recurse", Build::C).display().to_string();
-    let out = run(&[&recurse, "10", "0.3"]);
+    let command = copied_to_a_long_path(&target("recurse", Build::C), dir.path());
+    let out = run(&[command.to_str().unwrap(), "10", "0.3"]);
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("cannot write profile.pb.gz: it would exceed"), "{stderr}");
     assert_eq!(std::fs::read(dir.path().join("profile.pb.gz")).unwrap(), b"old");
-    assert_eq!(names(&dir), ["profile.pb.gz"]);
+    assert_eq!(names(&dir), ["profile.pb.gz", "programs"]);
     // 128 + SIGXFSZ.
     let out = run(&["sh", "-c", "yes > big; echo ended by $?"]);
     assert!(String::from_utf8_lossy(&out.stdout).contains("ended by 153"), "{out:?}");
+}
+
+/// Copies `program` below `dir` to a path of 2,880 random hexadecimal digits: no compression
+/// makes a profile that names it smaller than 1,440 bytes, however few stacks it has.
+fn copied_to_a_long_path(program: &Path, dir: &Path) -> PathBuf {
+    let mut random = [0; 1440];
+    std::fs::File::open("/dev/urandom").unwrap().read_exact(&mut random).unwrap();
+    let mut path = dir.join("programs");
+    for part in random.chunks(120) {
+        path.push(part.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    }
+    std::fs::create_dir_all(&path).unwrap();
+    path.push("recurse");
+    std::fs::copy(program, &path).unwrap();
+    path
 }
 
 #[test]
