@@ -20,6 +20,9 @@ const MAX_STEPS: usize = 200_000;
 /// `mov $15, %rax; syscall`: the code to which signal handlers return; nothing has called it.
 const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
+/// The functions that Go's signal handler makes interrupted code call, where it has no call.
+const CALLED_BY_GO_SIGNALS: [&str; 2] = ["runtime.asyncPreempt", "runtime.sigpanic"];
+
 /// The kind of an edge by the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
@@ -110,6 +113,10 @@ impl Files {
 
     /// `None`: a location of the two has no code in a file.
     fn decide(&mut self, p: &Pprof, callee: u64, caller: u64) -> Option<Edge> {
+        let function = p.lines[&callee].last().map(String::as_str);
+        if function.is_some_and(|name| CALLED_BY_GO_SIGNALS.contains(&name)) {
+            return Some(Edge::Unchecked);
+        }
         let path = |location: u64| {
             let mapping = p.mapping_of.get(&location)?;
             (!p.is_kernel(&location)).then(|| p.mappings[*mapping].file.as_str())
@@ -201,8 +208,8 @@ impl File {
     }
 
     fn is_sigreturn(&self, address: u64) -> bool {
-        // The address may be of the byte before, as a return address's.
-        [0, 1, 7].iter().any(|&back| {
+        // From the byte before it, as of a return address, to the end of the system call.
+        (0..=SIGRETURN.len() as u64 + 1).any(|back| {
             let at = address.wrapping_add(1).wrapping_sub(back);
             self.from(at).is_some_and(|after| after.starts_with(&SIGRETURN))
         })
