@@ -15,6 +15,7 @@ pub mod container;
 pub mod elf;
 mod error;
 pub mod foreign;
+pub mod go_table;
 pub mod image;
 mod image_limits;
 pub mod jit;

@@ -12,7 +12,7 @@
 mod arch;
 mod cfi;
 mod code;
-mod go_table;
+mod go_frames;
 mod memo;
 mod module;
 mod splice;

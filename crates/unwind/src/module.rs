@@ -286,7 +286,7 @@ impl ModuleUnwinder {
     pub(super) fn code(&self) -> File<'_> {
         let text = self.text();
         let find = || match self.go_table() {
-            Some(table) => Functions::new(text, self.entry, table.functions(&self.file)),
+            Some(table) => Functions::new(text, self.entry, table.all_bounds(&self.file)),
             None => Functions::new(text, self.entry, std::iter::empty()),
         };
         let functions = self.functions.get_or_init(|| catch_panic(find).unwrap_or_default());

@@ -36,10 +36,16 @@ fn table(magic: u32, text: u64) -> Vec<u8> {
     data
 }
 
+/// The table of a file that has nothing else, for code at an address, of a size.
+fn read(data: &[u8], code: Option<(u64, u64)>) -> Option<Table<'_>> {
+    let table = GoTable::of(data, 0..data.len())?.starting_in(data, code)?;
+    Some(Table::new(data, table))
+}
+
 fn frames(data: &[u8], address: u64) -> Option<(String, u32)> {
-    let table = Table::new(data, FxHashMap::default(), Some((0x1000, 0x200)))?;
+    let table = read(data, Some((0x1000, 0x200)))?;
     let mut resolved = AddressFrames::default();
-    let function = table.function(address)?;
+    let function = table.table.function(data, address)?;
     let frame = table.frame(&function, address, &mut resolved)?;
     Some((resolved.strings.get(frame.name).to_owned(), frame.line))
 }
@@ -63,15 +69,15 @@ fn functions_and_lines_are_found() {
 fn the_code_begins_where_the_section_does_if_that_has_its_size() {
     let data = table(0xffff_fff1, 0);
     assert_eq!(frames(&data, 0x1000), Some(("main.main".into(), 7)));
-    let other = Table::new(&data, FxHashMap::default(), Some((0x1000, 0x9000)));
+    let other = read(&data, Some((0x1000, 0x9000)));
     assert!(other.is_none(), "{other:?}");
-    assert!(Table::new(&data, FxHashMap::default(), None).is_none());
+    assert!(read(&data, None).is_none());
 }
 
 #[test]
 fn unsupported_tables_are_not_read() {
-    assert!(Table::new(&table(0xffff_fff2, 0x1000), FxHashMap::default(), None).is_none());
-    assert!(Table::new(&[], FxHashMap::default(), None).is_none());
+    assert!(read(&table(0xffff_fff2, 0x1000), None).is_none());
+    assert!(read(&[], None).is_none());
 }
 
 /// Any byte may be damaged, and the table may end anywhere.
@@ -96,9 +102,10 @@ fn damage_is_handled() {
 fn endless_line_tables_are_abandoned() {
     let mut data = table(0xffff_fff1, 0x1000);
     data.extend([2, 0].repeat(1000));
-    let table = Table::new(&data, FxHashMap::default(), None).unwrap();
+    let table = read(&data, None).unwrap();
     table.entries.set(100);
-    let start = data.len() - 2000 - table.values;
-    assert_eq!(table.value(start as u32, 0x1000, 0x1100), None);
+    let start = data.len() - 2000 - table.table.parts().values;
+    let function = table.table.function(&data, 0x1000).unwrap();
+    assert_eq!(table.value(start as u32, &function, 0x1100), None);
     assert_eq!(table.entries.get(), 0);
 }

@@ -7,9 +7,10 @@ use super::{Fact, FactKind, ModuleUnwinder, RuleCache};
 use crate::CodeAddress;
 use crate::arch::{self, ENTRY_CFA, SP};
 use crate::cfi::Rule;
-use crate::go_table::GoTable;
+use crate::go_frames::frame_size;
 use sys::catch_panic;
 use sys::elf::Segment;
+use sys::go_table::GoTable;
 
 /// What is read from a Go file at its first use.
 #[derive(Default)]
@@ -38,11 +39,11 @@ impl ModuleUnwinder {
 
     /// The rule of the code at an address by Go's own table, which stripped files have, too.
     pub(super) fn go_table_rule(&self, address: u64) -> Option<Rule> {
-        arch::go_frame(self.go_table()?.frame_size(&self.file, address)?)
+        arch::go_frame(frame_size(self.go_table()?, &self.file, address)?)
     }
 
     pub(super) fn go_table(&self) -> Option<&GoTable> {
-        let find = || catch_panic(|| GoTable::find(&self.file)).flatten();
+        let find = || catch_panic(|| GoTable::with_frames(&self.file)).flatten();
         self.is_go.then(|| self.go_facts.table.get_or_init(find))?.as_ref()
     }
 
@@ -52,7 +53,7 @@ impl ModuleUnwinder {
             let text = self.text();
             let code = |address| text.from(address).filter(|_| address != 0);
             let start = arch::go_start(self.entry, code)?;
-            self.go_table()?.function(&self.file, start)
+            self.go_table()?.bounds(&self.file, start)
         };
         self.go_facts.start.get_or_init(find).as_ref()
     }

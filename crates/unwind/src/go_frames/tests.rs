@@ -1,4 +1,5 @@
-use super::*;
+use super::MAX_SIZES;
+use sys::go_table::GoTable;
 
 const START: u64 = 0x40_1000;
 const MAGIC: [u32; 4] = [0xffff_fffb, 0xffff_fffa, 0xffff_fff0, 0xffff_fff1];
@@ -53,7 +54,7 @@ fn table(magic: u32) -> Vec<u8> {
 }
 
 fn frame_size(data: &[u8], address: u64) -> Option<i32> {
-    GoTable::of(data, 0..data.len())?.frame_size(data, address)
+    super::frame_size(&GoTable::of(data, 0..data.len())?, data, address)
 }
 
 #[test]
@@ -102,24 +103,12 @@ fn damage_is_handled() {
 
 #[test]
 fn long_lists_are_abandoned() {
-    let list = [2, 1].repeat(MAX_SIZES);
-    assert_eq!(value_at(&list, 100, 1), Some(100));
-    assert_eq!(value_at(&list, MAX_SIZES as u64, 1), None);
-}
-
-#[test]
-fn relocations_of_all_sections_together_are_limited() {
-    let of = |offset: u64, addend: i64| {
-        let mut relocation = Rela64 {
-            r_offset: object::U64::new(LittleEndian, offset),
-            r_info: object::U64::default(),
-            r_addend: object::I64::new(LittleEndian, addend),
-        };
-        relocation.set_r_info(LittleEndian, false, 0, RELATIVE);
-        relocation
-    };
-    let (other, right) = (of(8, 1), of(16, 2));
-    let among = |n| relocated(std::iter::repeat_n(&other, n).chain([&right]), 16);
-    assert_eq!(among(MAX_RELOCATIONS - 1), Some(2));
-    assert_eq!(among(MAX_RELOCATIONS), None);
+    let mut data = table(0xffff_fffb);
+    // The second function is longer, and its list, the last one, has a change for each byte.
+    data[48..56].copy_from_slice(&(START + 0x10_0000).to_le_bytes());
+    data.truncate(data.len() - 4);
+    data.extend([2, 1].repeat(2 * MAX_SIZES as usize));
+    assert_eq!(frame_size(&data, START + 0x100 + 100), Some(100));
+    assert_eq!(frame_size(&data, START + 0x100 + MAX_SIZES - 1), Some(MAX_SIZES as i32 - 1));
+    assert_eq!(frame_size(&data, START + 0x100 + MAX_SIZES), None);
 }
