@@ -67,7 +67,7 @@ pub fn stdout_was_closed() -> bool {
 ///
 /// The hard limit is too low.
 pub fn raise_open_files(needed: u64) -> io::Result<Option<(u64, u64)>> {
-    let mut limit = open_files()?;
+    let mut limit = limits(libc::RLIMIT_NOFILE)?;
     if needed <= limit.rlim_cur {
         return Ok(None);
     }
@@ -76,7 +76,7 @@ pub fn raise_open_files(needed: u64) -> io::Result<Option<(u64, u64)>> {
     // Raises the hard limit too, which root may.
     limit.rlim_max = limit.rlim_max.max(needed);
     if set(&limit).is_err() {
-        let hard = open_files()?.rlim_max;
+        let hard = limits(libc::RLIMIT_NOFILE)?.rlim_max;
         if hard < needed {
             limit = libc::rlimit { rlim_cur: hard, rlim_max: hard };
             set(&limit)?;
@@ -93,7 +93,7 @@ pub fn raise_open_files(needed: u64) -> io::Result<Option<(u64, u64)>> {
 pub fn use_all_open_files() {
     const ENOUGH: u64 = 1 << 16;
     // If it fails, fewer files are kept open.
-    if let Ok(limit) = open_files() {
+    if let Ok(limit) = limits(libc::RLIMIT_NOFILE) {
         let _ = raise_open_files(limit.rlim_max.max(ENOUGH));
     }
 }
@@ -106,16 +106,20 @@ pub fn page_size() -> usize {
 
 /// Number of files that can still be opened.
 pub fn spare_files() -> usize {
-    let Ok(limit) = open_files() else { return 0 };
+    let Ok(limit) = limits(libc::RLIMIT_NOFILE) else { return 0 };
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX).saturating_sub(open)
 }
 
-/// The limits of open files.
-fn open_files() -> io::Result<libc::rlimit> {
+/// The soft and hard limit of a resource (`RLIMIT_NOFILE`, ...); `RLIM_INFINITY` is none.
+///
+/// # Errors
+///
+/// Those of `getrlimit(2)`.
+pub fn limits(resource: libc::__rlimit_resource_t) -> io::Result<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: getrlimit writes to a local of the right type.
-    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
+    match unsafe { libc::getrlimit(resource, &raw mut limit) } {
         0 => Ok(limit),
         _ => Err(io::Error::last_os_error()),
     }
@@ -236,20 +240,18 @@ impl Drop for Precedence {
 /// Limits real-time CPU time; a signal then ends the real-time priority. Returns the previous
 /// limit.
 fn limit_real_time() -> io::Result<libc::rlimit> {
-    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: sigaction is plain data for which zero is valid; the handler makes one system call
-    // and stores one number, both of which are async-signal-safe; the calls read and write locals of
-    // the right types.
+    // and stores one number, both of which are async-signal-safe; the call reads a local of the
+    // right type.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = ran_too_long as extern "C" fn(libc::c_int) as usize;
         action.sa_flags = libc::SA_RESTART;
-        if libc::sigaction(libc::SIGXCPU, &raw const action, std::ptr::null_mut()) != 0
-            || libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut before) != 0
-        {
+        if libc::sigaction(libc::SIGXCPU, &raw const action, std::ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
         }
     }
+    let before = limits(libc::RLIMIT_RTTIME)?;
     // At the hard limit the kernel kills the process.
     if before.rlim_max != libc::RLIM_INFINITY {
         return Err(io::ErrorKind::Unsupported.into());

@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use super::probe;
 use sys::os;
 
 const CAP_DAC_OVERRIDE: u32 = 1;
@@ -52,6 +51,9 @@ impl Facts {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let uid_map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+        let limits = |resource| {
+            os::limits(resource).map_or((0, 0), |limit| (limit.rlim_cur, limit.rlim_max))
+        };
         Facts {
             uid: os::uid(),
             capabilities: field(&status, "CapEff:")
@@ -62,8 +64,8 @@ impl Facts {
             paranoid: number("perf_event_paranoid").map(|n| n as i32),
             kptr_restrict: number("kptr_restrict").map(|n| n as i32),
             mlock_kb: number("perf_event_mlock_kb").map_or(516, |n| n.max(0) as u64),
-            memlock: probe::limit(libc::RLIMIT_MEMLOCK).0,
-            open_files: probe::limit(libc::RLIMIT_NOFILE),
+            memlock: limits(libc::RLIMIT_MEMLOCK).0,
+            open_files: limits(libc::RLIMIT_NOFILE),
             cpus: count_cpus(&online),
             program: std::env::current_exe().unwrap_or_else(|_| "prof".into()),
         }

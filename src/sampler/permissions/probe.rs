@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use perf_event_open_sys::bindings as abi;
+use sys::os;
 
 /// An event to try, never enabled.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +80,7 @@ impl TriedEvent {
 /// Those of `perf_event_open(2)` and `mmap(2)`.
 pub fn map_ring(bytes: u64) -> io::Result<()> {
     let event = TriedEvent { exclude_kernel: true, ..TriedEvent::cpu_clock() }.open()?;
-    // SAFETY: sysconf only reads.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    let length = bytes as usize + usize::try_from(page).unwrap_or(4096);
+    let length = bytes as usize + os::page_size();
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at an address that the kernel chooses; checked below.
     let ring = unsafe {
@@ -94,14 +93,4 @@ pub fn map_ring(bytes: u64) -> io::Result<()> {
     // SAFETY: exactly the mapping made above, which is not shared.
     unsafe { libc::munmap(ring, length) };
     Ok(())
-}
-
-/// Soft and hard limit of a resource; `u64::MAX` is none.
-pub fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for writes.
-    match unsafe { libc::getrlimit(resource, &mut limit) } {
-        0 => (limit.rlim_cur, limit.rlim_max),
-        _ => (0, 0),
-    }
 }
