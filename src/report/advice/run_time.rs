@@ -40,7 +40,6 @@ impl Compilers {
         if !files.iter().any(|(is_run_time, _)| *is_run_time) {
             return compilers;
         }
-        let frame = profile.strings.find(&Truncation::RunTimeCode.frame_name());
         let key = profile.strings.find(label::PROCESS);
         let process_of = |labels| match key.and_then(|key| profile.labels.value(labels, key)) {
             Some(LabelValue::Str(name)) => Some(name),
@@ -72,10 +71,10 @@ impl Compilers {
                 let file = profile.mappings[mapping.0 as usize].file;
                 compilers.of_file.entry(file).or_default().insert(found);
             }
-            let lines = |l: &LocationId| profile.lines_of(*l).iter();
-            let root = profile.stacks.get(sample.stack).iter().flat_map(lines);
-            let mut names = root.map(|line| profile.functions[line.function.0 as usize].name);
-            if frame.is_some_and(|frame| names.any(|name| name == frame)) {
+            let ends = |&id: &LocationId| {
+                profile.truncation_of(id) == Some(Truncation::RunTimeCode.code())
+            };
+            if profile.stacks.get(sample.stack).iter().any(ends) {
                 let value = profile.values_of(row).first().copied().unwrap_or_default();
                 let sum = compilers.of_truncated.entry(found).or_default();
                 *sum = sum.saturating_add(u64::try_from(value).unwrap_or_default());
