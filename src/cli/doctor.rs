@@ -20,9 +20,7 @@ pub struct Args {
 /// Runs `prof doctor`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // All checks depend on it.
-    if !procfs::is_mounted() {
-        anyhow::bail!(procfs::NOT_MOUNTED);
-    }
+    procfs::check_mounted()?;
     let checks = checks();
     let text = if args.json { json(&checks)? } else { table(&checks) };
     let mut out = printed::stdout();

@@ -75,9 +75,7 @@ pub struct Args {
 
 /// Runs `prof threads`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if !procfs::is_mounted() {
-        anyhow::bail!(procfs::NOT_MOUNTED);
-    }
+    procfs::check_mounted()?;
     let target = args.target()?;
     let mut output = args.output.as_deref().map(Output::create).transpose()?;
     let names = args.symbols.options()?;

@@ -121,9 +121,7 @@ fn run(
     observer: &mut Observer<'_>,
 ) -> Result<Recording, Error> {
     let Observer { show, tick, live } = observer;
-    if !procfs::is_mounted() {
-        return Err(Error::failed(procfs::NOT_MOUNTED));
-    }
+    procfs::check_mounted()?;
     remove_leftover_probes();
     types::remove_leftovers();
     let mut options = options.clone();

@@ -7,11 +7,20 @@ use std::os::unix::fs::FileExt;
 
 use super::container::{self, Container};
 use crate::arch::PAGE;
-use crate::{ThreadId, os};
+use crate::{Error, ThreadId, os};
 
 /// Message for a missing `/proc`, as in a chroot or a minimal container.
 pub const NOT_MOUNTED: &str =
     "/proc is not mounted, and prof reads processes there; mount it: mount -t proc proc /proc";
+
+/// Fails if `/proc` is not mounted.
+///
+/// # Errors
+///
+/// [`NOT_MOUNTED`].
+pub fn check_mounted() -> Result<(), Error> {
+    if is_mounted() { Ok(()) } else { Err(Error::failed(NOT_MOUNTED)) }
+}
 
 /// True if `/proc` is mounted.
 pub fn is_mounted() -> bool {
