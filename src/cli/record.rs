@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
 
 use super::examples;
 use super::output::Output;
@@ -11,7 +12,7 @@ use super::summary::{self, Summary, Verbosity, percent};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use crate::report::advice::run_time;
-use crate::sampler::{self, Importance, Interrupts, Note, Notes, Target};
+use crate::sampler::{self, Importance, Interrupts, Note, Notes, Observer, Target};
 use profile::{Cause, Diagnostics, Profile};
 use sys::os;
 use sys::printed::Stderr;
@@ -170,9 +171,17 @@ pub fn record(
             progress.print(&note.to_string());
         }
     };
-    let mut tick = |tick| progress.tick(tick);
-    let recording =
-        sampler::record(&options, types, window, &interrupts, &mut print_note, &mut tick)?;
+    let mut print_start = |preparation: Duration| {
+        if verbose {
+            progress.print(&format!("sampling began after {} ms", preparation.as_millis()));
+        }
+    };
+    let mut observer = Observer {
+        note: &mut print_note,
+        started: &mut print_start,
+        tick: &mut |tick| progress.tick(tick),
+    };
+    let recording = sampler::record(&options, types, window, &interrupts, &mut observer)?;
     super::naming::name(recording, names, &interrupts, &progress, Some(output))
 }
 

@@ -62,10 +62,17 @@ pub struct Recording {
     pub interrupted: bool,
 }
 
+/// Receivers of what happens in a recording.
+pub struct Observer<'a> {
+    /// Gets the notes that are known before sampling starts.
+    pub note: &'a mut dyn FnMut(&Note),
+    /// Sampling has started, after this time of preparation.
+    pub started: &'a mut dyn FnMut(Duration),
+    /// Called a few times per second.
+    pub tick: &'a mut dyn FnMut(Tick),
+}
+
 /// Records a profile.
-///
-/// `show` gets the notes that are known before sampling starts; `tick` is called a few times per
-/// second.
 ///
 /// # Errors
 ///
@@ -75,13 +82,14 @@ pub fn record(
     types: ProfileTypes,
     window: Window,
     interrupts: &Interrupts,
-    show: &mut dyn FnMut(&Note),
-    tick: &mut dyn FnMut(Tick),
+    observer: &mut Observer<'_>,
 ) -> Result<Recording, Error> {
-    run(options, types, window, interrupts, &mut Observer { show, tick, live: None })
+    run(options, types, window, interrupts, observer, None)
 }
 
 /// Records, and hands out what was recorded in parts; the profile of the recording is empty.
+///
+/// `note` gets the notes that are known before sampling starts.
 ///
 /// # Errors
 ///
@@ -91,26 +99,11 @@ pub fn record_live(
     types: ProfileTypes,
     window: Window,
     interrupts: &Interrupts,
-    show: &mut dyn FnMut(&Note),
+    note: &mut dyn FnMut(&Note),
     live: &mut dyn Live,
 ) -> Result<Recording, Error> {
-    run(
-        options,
-        types,
-        window,
-        interrupts,
-        &mut Observer { show, tick: &mut |_| {}, live: Some(live) },
-    )
-}
-
-/// Receivers of what happens in a recording.
-struct Observer<'a> {
-    /// Gets the notes that are known before sampling starts.
-    show: &'a mut dyn FnMut(&Note),
-    /// Called a few times per second.
-    tick: &'a mut dyn FnMut(Tick),
-    /// Gets parts.
-    live: Option<&'a mut dyn Live>,
+    let mut observer = Observer { note, started: &mut |_| {}, tick: &mut |_| {} };
+    run(options, types, window, interrupts, &mut observer, Some(live))
 }
 
 fn run(
@@ -119,8 +112,10 @@ fn run(
     window: Window,
     interrupts: &Interrupts,
     observer: &mut Observer<'_>,
+    mut live: Option<&mut dyn Live>,
 ) -> Result<Recording, Error> {
-    let Observer { show, tick, live } = observer;
+    let called = Instant::now();
+    let Observer { note, started: tell_start, tick } = observer;
     procfs::check_mounted()?;
     remove_leftover_probes();
     types::remove_leftovers();
@@ -140,7 +135,7 @@ fn run(
     let mut session = Session::open(&options, &mut types, started.command())?;
     let of_session = session.notes().len();
     let at_start: Vec<Note> = session.notes().iter().chain(&prepared).cloned().collect();
-    at_start.iter().for_each(&mut *show);
+    at_start.iter().for_each(&mut *note);
     let mut at_end = prepare::begin(&mut types, &options)?;
     Btf::release();
     // Opening the events may have taken longer than it lasts.
@@ -151,6 +146,7 @@ fn run(
     let start = os::monotonic_nanos();
     let used = coverage::Before::new(&options.target, &session);
     started.go()?;
+    tell_start(called.elapsed());
     let mut aggregator = Aggregator::new(&options, types, &session);
     if let Some(max_samples) = options.times {
         aggregator.maker.builder.keep_times(TimeLimits { start, max_samples });
@@ -160,10 +156,10 @@ fn run(
     }
     let mut watch = Watch::new(&options.target, &session.pids, started.child.as_ref());
     let main = main_process(&options);
-    if let Some(live) = live {
+    if let Some(live) = &mut live {
         live.started(started.child.as_ref().map(|child| child.id() as i32));
     }
-    let mut feed = live.as_mut().map(|live| PartFeed::new(&mut **live));
+    let mut feed = live.map(PartFeed::new);
     let analysis = analysis.begin(aggregator, session.pids.clone());
     let mut sources = window::Running::new(session, analysis, precedence);
     let mut observed = window::Observed { tick, feed: feed.as_mut(), main };

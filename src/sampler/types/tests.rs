@@ -12,7 +12,8 @@ use super::{
 use crate::sampler::events::EventKind;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{
-    EventSpec, Interrupts, Note, Options, Rate, StackMethod, Target, TypeName, Window, record,
+    EventSpec, Interrupts, Note, Observer, Options, Rate, StackMethod, Target, TypeName, Window,
+    record,
 };
 use profile::Column;
 use sys::Error;
@@ -74,7 +75,8 @@ fn a_type_of_one_file_is_recorded_with_others() {
     };
     let window = Window { delay: Duration::ZERO, duration: None };
     let interrupts = Interrupts::install(true).unwrap();
-    let recorded = record(&options, types, window, &interrupts, &mut |_| {}, &mut |_| {});
+    let mut observer = Observer { note: &mut |_| {}, started: &mut |_| {}, tick: &mut |_| {} };
+    let recorded = record(&options, types, window, &interrupts, &mut observer);
     let profile = match recorded {
         Ok(recording) => recording.aggregated.profile,
         Err(why) => return sys::testing::skip(&why.to_string()),
