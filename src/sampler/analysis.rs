@@ -5,6 +5,7 @@
 
 mod blocks;
 mod kept;
+mod memory;
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -22,8 +23,9 @@ use super::types::Poll;
 use super::{Delivery, Event, Session};
 use blocks::StackBlocks;
 use kept::KeptEvent;
+use memory::MemoryWatch;
+use sys::mmap;
 use sys::record::{Record, Rest, Sample, UserStack};
-use sys::{mmap, procfs};
 
 /// Most bytes of samples that wait, and of samples and records together: processes without records
 /// about them cannot be attributed.
@@ -38,10 +40,6 @@ const MANY_EVENTS: usize = 256;
 /// Bytes of events that wait above which only the kernel's own copies of stacks are kept: few stacks
 /// are longer, but all copies are.
 const MAX_DEEP: usize = 8 << 20;
-
-/// Limit for the pages of mapped files in prof's memory, and the interval of checks.
-const MAX_FILE_BYTES: u64 = 12 << 20;
-const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// A piece of work.
 #[derive(Debug)]
@@ -64,8 +62,8 @@ pub enum Work {
         /// Events were thinned.
         thinned: bool,
     },
-    /// Releases pages of files, if they take much memory.
-    CheckMemory,
+    /// Releases pages of files.
+    DropPages,
     /// The profile types stop their own samples.
     Stop,
     /// The profile types release the target.
@@ -340,7 +338,7 @@ fn without_rest<'a>(event: &Event<'a>) -> Event<'a> {
 /// Does the work of a recording.
 fn run(Beginning { shared, pids, work, held }: &Beginning) {
     let mut memory = Vec::new();
-    let mut checked = Instant::now();
+    let mut watch = MemoryWatch::new();
     while let Ok(work) = work.recv() {
         let is_event = matches!(work, Work::Event(..));
         {
@@ -352,9 +350,8 @@ fn run(Beginning { shared, pids, work, held }: &Beginning) {
             if !aggregator.maker.table.jit.is_empty() {
                 shared.has_run_time_code.store(true, Ordering::Relaxed);
             }
-            if is_event && checked.elapsed() > CHECK_EVERY {
-                checked = Instant::now();
-                trim(&aggregator);
+            if is_event {
+                watch.release(&mut aggregator);
             }
         }
         if shared.pending.fetch_sub(1, Ordering::SeqCst) == 1
@@ -376,15 +373,9 @@ impl Work {
             Work::TakeIn { until, over } => aggregator.take_in(until, over),
             Work::RunTimeFiles => aggregator.maker.read_jit_files(),
             Work::Poll { elapsed, thinned } => aggregator.poll(&Poll { elapsed, pids, thinned }),
-            Work::CheckMemory => trim(aggregator),
+            Work::DropPages => aggregator.maker.table.images.drop_pages(),
             Work::Stop => aggregator.types.iter_mut().for_each(|(_, one)| one.stop()),
             Work::Release => aggregator.types.iter_mut().for_each(|(_, one)| one.release()),
         }
-    }
-}
-
-fn trim(aggregator: &Aggregator) {
-    if procfs::own_file_bytes().is_some_and(|bytes| bytes > MAX_FILE_BYTES) {
-        aggregator.maker.table.images.drop_pages();
     }
 }

@@ -178,6 +178,11 @@ impl StackMaker {
         self.unwinder.set_hurried(hurried);
     }
 
+    /// Releases the memory of what can be read from files again.
+    pub fn drop_caches(&mut self) {
+        self.unwinder.drop_caches();
+    }
+
     /// Applies a record about processes or the kernel's code.
     pub fn record(&mut self, record: &Record<'_>) {
         self.last_labels = None;

@@ -34,6 +34,17 @@ pub enum Bytes {
     Memory(Vec<u8>),
 }
 
+impl Bytes {
+    /// Releases the memory of a file's pages; later reads come from the page cache again.
+    pub fn drop_pages(&self) {
+        if let Bytes::File(map) = self {
+            // SAFETY: the map is of a file and never written to, so each byte reads the same
+            // again. If it fails, the pages stay.
+            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
+    }
+}
+
 impl std::ops::Deref for Bytes {
     type Target = [u8];
 
@@ -325,12 +336,8 @@ impl Images {
     /// Releases prof's memory of the files' bytes; they are read again on demand.
     pub fn drop_pages(&self) {
         for image in &self.images {
-            if let State::Elf(loaded) = &image.state
-                && let Bytes::File(map) = &*loaded.bytes
-            {
-                // SAFETY: the map is of a file and never written to, so each byte reads the same
-                // again. If it fails, the pages stay.
-                let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+            if let State::Elf(loaded) = &image.state {
+                loaded.bytes.drop_pages();
             }
         }
     }

@@ -23,6 +23,7 @@ mod loader;
 pub mod maps;
 pub mod mmap;
 pub mod os;
+pub mod own_memory;
 pub mod printed;
 pub mod processes;
 pub mod procfs;

@@ -315,6 +315,20 @@ pub fn children_cpu() -> f64 {
     cpu_of(&usage_of(libc::RUSAGE_CHILDREN))
 }
 
+/// Page faults of the calling thread, without those that were read from a disk.
+pub fn thread_faults() -> u64 {
+    usage_of(libc::RUSAGE_THREAD).ru_minflt as u64
+}
+
+/// Returns free memory of the allocator to the kernel, where the C library can do that.
+pub fn release_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes a number, and changes no memory that is in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 fn usage_of(who: i32) -> libc::rusage {
     // SAFETY: an all-zero rusage is valid, and getrusage writes to it.
     unsafe {

@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::container::{self, Container};
-use crate::arch::PAGE;
 use crate::{Error, ThreadId, os};
 
 /// Message for a missing `/proc`, as in a chroot or a minimal container.
@@ -351,12 +350,6 @@ pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
 pub fn block_device(major: u32, minor: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned)
-}
-
-/// Resident bytes of prof itself that are file pages.
-pub fn own_file_bytes() -> Option<u64> {
-    let statm = fs::read_to_string("/proc/self/statm").ok()?;
-    Some(statm.split_ascii_whitespace().nth(2)?.parse::<u64>().ok()? * PAGE)
 }
 
 /// Most bytes of prof itself that were resident at a time.

@@ -474,9 +474,10 @@ impl UnwindTables {
     }
 
     /// Index of `.eh_frame`.
-    fn eh_index(&self, frame: &[u8], slot: &Slot) -> Option<Arc<Built>> {
+    fn eh_index(&self, frame: &SectionBytes, slot: &Slot) -> Option<Arc<Built>> {
         self.get(slot, Cost::of_index(frame.len()), || {
-            let index = self.index(&eh_section(&frame[..frame.len().min(MAX_INDEXED)]), frame);
+            let section = eh_section(&frame[..frame.len().min(MAX_INDEXED)]);
+            let index = self.index(&section, frame, &|| frame.drop_pages());
             Built { decompressed: None, index }
         })
     }
@@ -488,7 +489,8 @@ impl UnwindTables {
             let bytes = file.get(section.range())?;
             return self.get(&self.debug_index, Cost::of_index(bytes.len()), || {
                 let start = debug_section(&bytes[..bytes.len().min(MAX_INDEXED)]);
-                Built { decompressed: None, index: self.index(&start, bytes) }
+                let index = self.index(&start, bytes, &|| file.drop_pages());
+                Built { decompressed: None, index }
             });
         };
         let size = usize::try_from(size).ok().filter(|&size| size <= MAX_DECOMPRESSED);
@@ -498,7 +500,8 @@ impl UnwindTables {
         };
         self.get(&self.debug_index, Cost::of_decompressed(size), || {
             let bytes = section.decompressed(file, size).unwrap_or_default();
-            let index = self.index(&debug_section(&bytes), &bytes);
+            file.drop_pages();
+            let index = self.index(&debug_section(&bytes), &bytes, &|| {});
             Built { decompressed: Some(bytes), index }
         })
     }
@@ -520,9 +523,11 @@ impl UnwindTables {
         built
     }
 
-    /// The index of a section, of which `all` are the bytes.
-    fn index<'a, S: Table<'a>>(&self, section: &S, all: &[u8]) -> Index {
-        let mut index = catch_panic(|| Index::new(section, &self.bases)).unwrap_or_default();
+    /// The index of a section, of which `all` are the bytes; `drop_pages` releases those of its file.
+    fn index<'a, S: Table<'a>>(&self, section: &S, all: &[u8], drop_pages: &dyn Fn()) -> Index {
+        let new = || Index::new(section, &self.bases, drop_pages);
+        let mut index = catch_panic(new).unwrap_or_default();
+        drop_pages();
         index.is_cut |= section.reader().len() < all.len();
         index
     }

@@ -15,6 +15,7 @@ mod code;
 mod go_frames;
 mod memo;
 mod module;
+mod read_pages;
 mod splice;
 #[cfg(test)]
 mod tests;
@@ -321,6 +322,12 @@ pub struct Unwinder {
 }
 
 impl Unwinder {
+    /// Releases the memory of results that can be found again. What they may cost is not changed.
+    pub fn drop_caches(&mut self) {
+        self.modules.drop_caches();
+        self.rules.drop_code();
+    }
+
     /// Unwinds the user stack of a thread into `frames` (leaf first; cleared before). Reads only
     /// data that came with the sample.
     ///

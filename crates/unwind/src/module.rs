@@ -64,6 +64,11 @@ impl SectionBytes {
     pub fn part(bytes: &Arc<Bytes>, range: Range<usize>) -> SectionBytes {
         SectionBytes { bytes: bytes.clone(), range }
     }
+
+    /// Releases the memory of the file's pages.
+    pub fn drop_pages(&self) {
+        self.bytes.drop_pages();
+    }
 }
 
 impl From<Vec<u8>> for SectionBytes {
@@ -95,6 +100,12 @@ impl Modules {
     pub fn over_budget(&self) -> impl Iterator<Item = u32> {
         let all = self.all.iter().flatten();
         all.filter(|module| module.over_budget()).map(|module| module.image)
+    }
+
+    /// Releases what can be read from the files again.
+    pub fn drop_caches(&mut self) {
+        self.memory.clear();
+        self.all.iter_mut().flatten().for_each(|module| drop(module.functions.take()));
     }
 
     /// True if the unwinder of an image exists.
@@ -285,9 +296,12 @@ impl ModuleUnwinder {
     /// The machine code.
     pub(super) fn code(&self) -> File<'_> {
         let text = self.text();
+        let drop_pages = || self.file.drop_pages();
         let find = || match self.go_table() {
-            Some(table) => Functions::new(text, self.entry, table.all_bounds(&self.file)),
-            None => Functions::new(text, self.entry, std::iter::empty()),
+            Some(table) => {
+                Functions::new(text, self.entry, table.all_bounds(&self.file), &drop_pages)
+            }
+            None => Functions::new(text, self.entry, std::iter::empty(), &drop_pages),
         };
         let functions = self.functions.get_or_init(|| catch_panic(find).unwrap_or_default());
         File { image: self.image, text, functions, entry: self.entry }
@@ -299,6 +313,7 @@ impl ModuleUnwinder {
             cache.skipped = true;
             return None;
         }
+        cache.pages.check(|| self.file.drop_pages());
         if self.functions.get().is_some() {
             return Some(self.code());
         }
@@ -524,7 +539,7 @@ fn restored(registers: &mut KnownRegisters, read: &mut impl FnMut(u64) -> Result
     Step::Interrupted(ip)
 }
 
-fn sigreturn(path: &str, elf: &Elf, file: &[u8]) -> Option<u64> {
+fn sigreturn(path: &str, elf: &Elf, file: &Bytes) -> Option<u64> {
     let text = elf.text.as_ref()?;
     let name = path.rsplit('/').next().unwrap_or(path);
     let is_libc = arch::SIGRETURN_FILES.iter().any(|l| name.starts_with(l));
@@ -533,7 +548,9 @@ fn sigreturn(path: &str, elf: &Elf, file: &[u8]) -> Option<u64> {
         return None;
     }
     let bytes = file.get(text.range.clone())?;
-    let at = bytes.windows(SIGRETURN.len()).position(|w| w == SIGRETURN)?;
+    let at = bytes.windows(SIGRETURN.len()).position(|w| w == SIGRETURN);
+    file.drop_pages();
+    let at = at?;
     Some(text.address + at as u64)
 }
 

@@ -18,7 +18,7 @@ const TICK_MS: i64 = 200;
 /// are.
 const WAIT_FOR_FILES_MS: i64 = 5;
 
-/// Interval at which the memory of mapped files is checked.
+/// Interval at which the memory of mapped files is released.
 const TRIM_EVERY: Duration = Duration::from_secs(2);
 
 /// Waits until sampling is due to start.
@@ -159,7 +159,7 @@ impl Running {
             }
             if trimmed.elapsed() > TRIM_EVERY {
                 trimmed = Instant::now();
-                self.analysis.send(Work::CheckMemory);
+                self.analysis.send(Work::DropPages);
             }
             tick(Tick { elapsed: began.elapsed(), stats: self.stats() });
         }

@@ -191,9 +191,16 @@ fn call_before(before: &[u8], address: u64) -> Option<CallTarget> {
     is_call.then_some(CallTarget::Indirect)
 }
 
-/// Passes on the targets of direct calls in code at an address. Not yet: addresses that are taken.
-pub fn each_reference(bytes: &[u8], address: u64, mut found: impl FnMut(u64)) {
-    let instructions = bytes.as_chunks::<4>().0;
+/// Passes on the targets of direct calls in code at an address, in about the first `most` bytes, and
+/// returns the number of bytes that it read. Not yet: addresses that are taken.
+pub fn each_reference(
+    bytes: &[u8],
+    address: u64,
+    most: usize,
+    mut found: impl FnMut(u64),
+) -> usize {
+    let read = bytes.len().min(most.next_multiple_of(INSTRUCTION as usize));
+    let instructions = bytes[..read].as_chunks::<4>().0;
     for (next, instruction) in (1..).zip(instructions) {
         let next = address.wrapping_add(next * INSTRUCTION);
         if let Some(CallTarget::Direct(target)) = call_before(instruction, next)
@@ -202,6 +209,7 @@ pub fn each_reference(bytes: &[u8], address: u64, mut found: impl FnMut(u64)) {
             found(target);
         }
     }
+    read
 }
 
 /// Frame of code without unwind information: there is none yet.
@@ -271,6 +279,9 @@ impl CodeCache {
     pub fn allows(&mut self, _image: u32, _size: u64) -> bool {
         true
     }
+
+    /// Drops all results: there are none.
+    pub fn clear(&mut self) {}
 
     /// Counts the search for the functions of a file.
     pub fn count_functions(&mut self, _file: File<'_>) {}
@@ -383,8 +394,9 @@ mod tests {
         let code = [0x9400_0004_u32, 0x9400_0001, 0xd503_201f, 0x97ff_fffe];
         let bytes: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut found = Vec::new();
-        each_reference(&bytes, 0x1000, |target| found.push(target));
+        assert_eq!(each_reference(&bytes, 0x1000, 100, |target| found.push(target)), 16);
         assert_eq!(found, [0x1010, 0x1004]);
+        assert_eq!(each_reference(&bytes, 0x1000, 7, |_| {}), 8);
     }
 
     #[test]

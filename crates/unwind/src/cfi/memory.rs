@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gimli::{BaseAddresses, CieOrFde};
 
 use super::{MAX_CIE, Table, cie};
+use crate::read_pages::ReadPages;
 
 /// Most bytes of all tables of a recording.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -55,8 +56,12 @@ pub struct Index {
 const FARTHEST: u64 = 1 << 31;
 
 impl Index {
-    /// The index of a section.
-    pub(super) fn new<'a, S: Table<'a>>(section: &S, bases: &BaseAddresses) -> Index {
+    /// The index of a section; `drop_pages` releases the pages of its file.
+    pub(super) fn new<'a, S: Table<'a>>(
+        section: &S,
+        bases: &BaseAddresses,
+        drop_pages: &dyn Fn(),
+    ) -> Index {
         let size = section.reader().len();
         let mut index = Index { is_whole: true, ..Index::default() };
         index.entries.reserve_exact(most_entries(size));
@@ -65,7 +70,9 @@ impl Index {
         let mut last = None;
         let mut budget = size.saturating_mul(4).saturating_add(MAX_CIE);
         let mut entries = section.entries(bases);
+        let mut pages = ReadPages::new(drop_pages);
         loop {
+            pages.step();
             let partial = match entries.next() {
                 Ok(Some(CieOrFde::Fde(partial))) => partial,
                 Ok(Some(CieOrFde::Cie(_))) => continue,
@@ -257,6 +264,12 @@ impl TableMemory {
         tables.bytes += built.bytes();
         tables.all[at].built = Some(built.clone());
         Some(built)
+    }
+
+    /// Releases all tables; they are built again when they are needed, as often as their budget
+    /// allows.
+    pub fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).drop_unused(0);
     }
 
     /// Bytes of all tables.

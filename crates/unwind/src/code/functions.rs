@@ -6,6 +6,7 @@ use object::{LittleEndian, elf};
 
 use super::Text;
 use crate::arch;
+use crate::read_pages::{BETWEEN_CHECKS, ReadPages};
 use sys::arch::RELATIVE;
 
 /// Most symbols of a file that are read, and most relocations.
@@ -76,13 +77,18 @@ impl Functions {
     /// Functions of a file. Time and memory are proportional to the size of its code, symbols and
     /// relocations, and limited.
     /// `stated` are ranges of functions by another table, which are used without symbols.
+    ///
+    /// `drop_pages` releases the memory of the pages that were read.
     pub fn new(
         text: Text<'_>,
         entry: u64,
         stated: impl ExactSizeIterator<Item = (u64, u64)>,
+        drop_pages: &dyn Fn(),
     ) -> Functions {
         let mut functions = Functions::default();
-        if functions.find(text, entry, stated).is_err() {
+        let is_found = functions.find(text, entry, stated, &mut ReadPages::new(drop_pages));
+        drop_pages();
+        if is_found.is_err() {
             let read = functions.read;
             return Functions { are_too_many: true, read, ..Functions::default() };
         }
@@ -94,18 +100,19 @@ impl Functions {
         text: Text<'_>,
         entry: u64,
         stated: impl ExactSizeIterator<Item = (u64, u64)>,
+        pages: &mut ReadPages<'_>,
     ) -> Result<(), TooMany> {
         if text.segments.len() > MAX_SEGMENTS {
             return Err(TooMany);
         }
-        self.add_symbols(text)?;
+        self.add_symbols(text, pages)?;
         if self.sized.len() < stated.len() && stated.len() <= MAX_FUNCTIONS / 2 {
             self.read += stated.len();
             let is_code = |&(start, end): &(u64, u64)| start < end && text.from(start).is_some();
             self.sized.extend(stated.filter(is_code));
         }
-        self.add_references(text)?;
-        self.add_relocations(text)?;
+        self.add_references(text, pages)?;
+        self.add_relocations(text, pages)?;
         if entry != 0 {
             self.starts.push(entry);
         }
@@ -156,7 +163,7 @@ impl Functions {
         &self.sized
     }
 
-    fn add_symbols(&mut self, text: Text<'_>) -> Result<(), TooMany> {
+    fn add_symbols(&mut self, text: Text<'_>, pages: &mut ReadPages<'_>) -> Result<(), TooMany> {
         let Some((endian, sections)) = sections(text) else { return Ok(()) };
         let mut left = MAX_READ;
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
@@ -167,6 +174,7 @@ impl Functions {
             left -= count;
             self.read += count;
             for symbol in symbols.iter().take(count) {
+                pages.step();
                 // Names may be as long as the file, and shared by all symbols.
                 self.is_haskell |=
                     strings.get(symbol.st_name(endian) as usize..).is_some_and(is_haskell);
@@ -190,7 +198,7 @@ impl Functions {
     }
 
     /// Adds the targets of direct calls, and addresses that are taken.
-    fn add_references(&mut self, text: Text<'_>) -> Result<(), TooMany> {
+    fn add_references(&mut self, text: Text<'_>, pages: &mut ReadPages<'_>) -> Result<(), TooMany> {
         let mut left = MAX_SEARCHED;
         for segment in text.segments {
             let Some(bytes) = text.from(segment.address) else { continue };
@@ -201,12 +209,18 @@ impl Functions {
             self.read += bytes.len();
             // A bit for each byte: code has many calls of few functions.
             let mut is_target = vec![0_u64; bytes.len().div_ceil(64)];
-            arch::each_reference(bytes, segment.address, |target| {
-                let at = target.wrapping_sub(segment.address);
-                if at < bytes.len() as u64 {
-                    is_target[at as usize / 64] |= 1 << (at % 64);
-                }
-            });
+            let mut at = 0;
+            while at < bytes.len() {
+                let from = segment.address.wrapping_add(at as u64);
+                let read = arch::each_reference(&bytes[at..], from, BETWEEN_CHECKS, |target| {
+                    let at = target.wrapping_sub(segment.address);
+                    if at < bytes.len() as u64 {
+                        is_target[at as usize / 64] |= 1 << (at % 64);
+                    }
+                });
+                at += read;
+                pages.check();
+            }
             for (i, mut bits) in (0_u64..).zip(is_target) {
                 while bits != 0 {
                     let at = i * 64 + u64::from(bits.trailing_zeros());
@@ -219,7 +233,11 @@ impl Functions {
     }
 
     /// Adds addresses of functions in data that the dynamic loader relocates.
-    fn add_relocations(&mut self, text: Text<'_>) -> Result<(), TooMany> {
+    fn add_relocations(
+        &mut self,
+        text: Text<'_>,
+        pages: &mut ReadPages<'_>,
+    ) -> Result<(), TooMany> {
         let Some((endian, sections)) = sections(text) else { return Ok(()) };
         let mut left = MAX_READ;
         for section in sections.iter() {
@@ -228,6 +246,7 @@ impl Functions {
             left -= count;
             self.read += count;
             for entry in &entries[..count] {
+                pages.step();
                 let to = entry.r_addend(endian) as u64;
                 let relative = entry.r_type(endian, false) == RELATIVE;
                 if relative && text.from(to).is_some() {

@@ -5,6 +5,7 @@ use super::facts::{Fact, FactCache};
 use crate::CodeAddress;
 use crate::arch;
 use crate::cfi::{Rows, Rule, UnwindContext};
+use sys::own_memory::FilePages;
 
 /// Cached rules of all images, and working memory for lookups.
 #[derive(Default)]
@@ -14,6 +15,8 @@ pub struct RuleCache {
     /// Cached results about code without unwind information.
     pub(super) code: arch::CodeCache,
     facts: FactCache,
+    /// Pages that were read for analyses of code.
+    pub(super) pages: FilePages,
     /// Only cached results are used: no file is read.
     closed: bool,
     /// A result was needed that is not cached.
@@ -48,6 +51,11 @@ impl RuleCache {
     /// Analyses no code from now on, or again.
     pub fn set_hurried(&mut self, hurried: bool) {
         self.hurried = hurried;
+    }
+
+    /// Releases the cached results about code.
+    pub fn drop_code(&mut self) {
+        self.code.clear();
     }
 
     /// A stack begins.

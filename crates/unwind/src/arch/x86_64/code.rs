@@ -26,12 +26,18 @@ pub use delivery::{DeliveryContexts, contexts, delivers};
 pub use frame::CodeFrame;
 pub use moved::Moved;
 
-/// Passes on the targets of direct calls, and addresses that are taken, in code at an address.
-pub fn each_reference(bytes: &[u8], address: u64, mut found: impl FnMut(u64)) {
+/// Passes on the targets of direct calls, and addresses that are taken, in code at an address, in
+/// about the first `most` bytes; returns the number of bytes that it read.
+pub fn each_reference(
+    bytes: &[u8],
+    address: u64,
+    most: usize,
+    mut found: impl FnMut(u64),
+) -> usize {
     let mut instruction = Instruction::default();
     // Decodes one after the other: call-like bytes inside an instruction do not count.
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
-    while decoder.can_decode() {
+    while decoder.can_decode() && decoder.position() < most {
         decoder.decode_out(&mut instruction);
         let target = match instruction.mnemonic() {
             Mnemonic::Call if instruction.is_call_near() => instruction.near_branch_target(),
@@ -44,6 +50,7 @@ pub fn each_reference(bytes: &[u8], address: u64, mut found: impl FnMut(u64)) {
             found(target);
         }
     }
+    decoder.position()
 }
 
 /// Longest call instruction, in bytes.

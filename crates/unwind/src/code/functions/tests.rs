@@ -45,7 +45,7 @@ fn file(code: usize, strings: &[u8], symbols: impl Iterator<Item = (u64, u64, u3
 
 fn functions(file: &[u8], segments: usize) -> Functions {
     let segments = vec![Segment { address: BASE, offset: 0, size: 1 << 20 }; segments];
-    Functions::new(Text { segments: &segments, bytes: file }, 0, std::iter::empty())
+    Functions::new(Text { segments: &segments, bytes: file }, 0, std::iter::empty(), &|| {})
 }
 
 #[test]

@@ -32,7 +32,7 @@ const MAX_LED: usize = 1 << 12;
 const MAX_FRAMES: usize = 1 << 15;
 
 /// Largest size of all cached functions, in bytes.
-const MAX_HELD: usize = 24 << 20;
+const MAX_HELD: usize = 12 << 20;
 
 /// Size of a cached function without instructions, in bytes.
 const LEAST_SIZE: usize = 512;
@@ -150,6 +150,12 @@ impl CodeCache {
     #[cfg(fuzzing)]
     pub fn cost(&self) -> (u64, usize) {
         (self.budget.spent, self.functions.held())
+    }
+
+    /// Drops all results. The budget stays.
+    pub fn clear(&mut self) {
+        let budget = std::mem::take(&mut self.budget);
+        *self = CodeCache { budget, ..CodeCache::default() };
     }
 
     /// Images whose analysis was refused because it took too long.

@@ -89,6 +89,15 @@ fn all_addresses_of_a_function_share_its_analysis() {
     }
 }
 
+#[test]
+fn results_that_were_dropped_are_found_again_and_cost_the_same() {
+    let mut w = fixture(&branches(300));
+    let frame = w.cfa(17, Instruction);
+    let once = w.cache.spent();
+    w.cache.clear();
+    assert_eq!((w.cfa(17, Instruction), w.cache.spent()), (frame, 2 * once));
+}
+
 /// Loops in loops, each around the next, that store and push.
 #[test]
 fn nested_loops_cost_what_their_code_does() {
