@@ -12,6 +12,7 @@ use object::{Object, ObjectSection};
 use crate::common;
 use crate::common::run::{run, tool};
 use crate::common::system::needs_root;
+use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{
     Build, Output, Pprof, Prof, Running, needs, read, target, temp_dir, write_program,
 };
@@ -131,46 +132,84 @@ fn compressed_sections_that_claim_too_much_are_not_unpacked() {
     }
 }
 
+/// Compresses `blocks` times this block.
+fn packed(block: &[u8], blocks: usize) -> Vec<u8> {
+    use std::io::Write;
+    let mut z = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    (0..blocks).for_each(|_| z.write_all(block).unwrap());
+    z.finish().unwrap()
+}
+
+/// Gives the program `prog` these sections, with compressed contents that claim a size.
+fn add_compressed(path: &Path, names: &[&str], contents: &[u8], claimed: u64) {
+    let header = [1_u32.to_le_bytes(), [0; 4]].concat();
+    let header = [header, claimed.to_le_bytes().to_vec(), 1_u64.to_le_bytes().to_vec()].concat();
+    fs::write(path.join("contents"), [&header, contents].concat()).unwrap();
+    program(path, "whole", "-g");
+    let remove: String = names.iter().map(|name| format!("--remove-section {name} ")).collect();
+    let add: String = names.iter().map(|name| format!("--add-section {name}=contents ")).collect();
+    objcopy(path, &format!("{remove} whole less"));
+    objcopy(path, &format!("{add} less prog"));
+    // `SHF_COMPRESSED`, which objcopy does not set.
+    let mut data = fs::read(path.join("prog")).unwrap();
+    let number = |at: usize, size: usize| {
+        data[at..at + size].iter().rev().fold(0, |n, &b| n << 8 | usize::from(b))
+    };
+    let (headers, count) = (number(40, 8), number(60, 2));
+    let packed: Vec<usize> = (0..count)
+        .map(|i| headers + 64 * i)
+        .filter(|&at| number(at + 32, 8) == contents.len() + 24)
+        .collect();
+    assert_eq!(packed.len(), names.len());
+    packed.into_iter().for_each(|at| data[at + 9] |= 0x8);
+    write_program(path.join("prog"), &data);
+}
+
 /// Many sections of zeros, small in the file: each is acceptable, all together are not; and such
 /// that unpack to more than they claim.
 #[test]
 fn a_bomb_of_compressed_sections_takes_little_memory() {
     let dir = temp_dir();
     let path = dir.path();
-    let zeros = {
-        use std::io::Write;
-        let mut z = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
-        let block = vec![0; 1 << 20];
-        (0..1 << 10).for_each(|_| z.write_all(&block).unwrap());
-        z.finish().unwrap()
-    };
+    let zeros = packed(&[0; 1 << 20], 1 << 10);
     let names = [".debug_str", ".debug_line", ".debug_ranges", ".debug_loc", ".debug_addr"];
     for claimed in [1_u64 << 30, 1 << 10] {
-        let header = [1_u32.to_le_bytes(), [0; 4]].concat();
-        let header = [header, claimed.to_le_bytes().to_vec(), 1_u64.to_le_bytes().to_vec()];
-        fs::write(path.join("zeros"), [header.concat(), zeros.clone()].concat()).unwrap();
-        program(path, "whole", "-g");
-        let remove: String = names.map(|name| format!("--remove-section {name} ")).concat();
-        let add: String = names.map(|name| format!("--add-section {name}=zeros ")).concat();
-        objcopy(path, &format!("{remove} whole less"));
-        objcopy(path, &format!("{add} less prog"));
-        // `SHF_COMPRESSED`, which objcopy does not set.
-        let mut data = fs::read(path.join("prog")).unwrap();
-        let number = |at: usize, size: usize| {
-            data[at..at + size].iter().rev().fold(0, |n, &b| n << 8 | usize::from(b))
-        };
-        let (headers, count) = (number(40, 8), number(60, 2));
-        let packed: Vec<usize> = (0..count)
-            .map(|i| headers + 64 * i)
-            .filter(|&at| number(at + 32, 8) == zeros.len() + 24)
-            .collect();
-        assert_eq!(packed.len(), names.len());
-        packed.into_iter().for_each(|at| data[at + 9] |= 0x8);
-        write_program(path.join("prog"), &data);
+        add_compressed(path, &names, &zeros, claimed);
         let (p, out) = record(path, &path.join("prog"));
         let peak = p.figure("own-peak-memory") >> 20;
         assert!(peak < 1024, "{peak} MiB\n{}", out.stderr);
     }
+}
+
+/// A section that is credible, but needs more memory than the worker may have, which reports it.
+#[test]
+fn a_file_that_needs_too_much_memory_keeps_the_names_of_its_symbol_table() {
+    if !can_drop_rights() {
+        return;
+    }
+    let dir = open_dir();
+    let path = dir.path();
+    // Hard to compress at first: a ratio of about 100.
+    let mut block = vec![0; 1 << 15];
+    let mut seed = 1_u32;
+    for byte in &mut block[..300] {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        *byte = (seed >> 24) as u8;
+    }
+    let blocks = 400 << 5;
+    add_compressed(path, &[".debug_macinfo"], &packed(&block, blocks), (blocks as u64) << 15);
+    Prof::new(&dir, "record -F 499 --no-symbolize").target(path.join("prog"), "").run().ok();
+    fs::set_permissions(path.join("profile.pb.gz"), fs::Permissions::from_mode(0o666)).unwrap();
+    // Without rights, its hard limit of 256 MiB holds for its workers.
+    let whole = unprivileged(path, "symbolize -o named.pb.gz");
+    let mut prof = Prof::new(&dir, "");
+    prof.command = Command::new("sh");
+    prof.command.current_dir(path).args(["-c", "ulimit -d 262144; exec \"$0\" \"$@\""]);
+    prof.command.arg(whole.command.get_program()).args(whole.command.get_args());
+    let out = prof.run().ok();
+    let p = read(path.join("named.pb.gz"));
+    assert!(p.self_share("work") > 80.0, "{}", out.stderr);
+    assert!(out.stderr.contains("MiB of memory"), "{}", out.stderr);
 }
 
 /// A mapping that is gone when its sample is processed, and another file under its name.

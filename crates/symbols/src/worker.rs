@@ -11,7 +11,7 @@ mod child;
 mod wire;
 
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -200,7 +200,7 @@ impl Running {
             .env_clear()
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()?;
         Ok(Running { child, socket: ours, inbox: Inbox::default() })
     }
@@ -261,15 +261,11 @@ impl Running {
 
     /// Cause of its unexpected end.
     fn why_dead(mut self, memory: u64) -> Cause {
+        // A process that is exiting keeps its exit code.
         let _ = self.child.kill();
-        let mut stderr_text = Vec::new();
-        if let Some(stderr) = self.child.stderr.take() {
-            let _ = stderr.take(4096).read_to_end(&mut stderr_text);
-        }
-        if String::from_utf8_lossy(&stderr_text).contains("memory allocation") {
-            Cause::TooMuchMemory(memory >> 20)
-        } else {
-            Cause::Crashed
+        match self.child.wait().ok().and_then(|status| status.code()) {
+            Some(os::OUT_OF_MEMORY) => Cause::TooMuchMemory(memory >> 20),
+            _ => Cause::Crashed,
         }
     }
 }

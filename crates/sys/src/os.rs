@@ -11,7 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 pub use files::{file_system, link, openat2};
-pub use helper_process::{confine, count_as_own, cpu_time_of, receive_files, send_files};
+pub use helper_process::{
+    OUT_OF_MEMORY, ReportingAllocator, confine, count_as_own, cpu_time_of, exit_without_memory,
+    receive_files, send_files,
+};
 
 /// Text of an I/O error, without Rust's ` (os error N)`.
 pub fn describe(error: &io::Error) -> String {

@@ -38,6 +38,7 @@ pub fn run_if_started() -> Option<ExitCode> {
 fn work(bytes: Option<OsString>) -> io::Result<()> {
     let bytes = bytes.and_then(|text| text.to_str()?.parse().ok());
     os::confine(bytes.ok_or(io::ErrorKind::InvalidInput)?);
+    os::exit_without_memory();
     mmap::outlive_cut_files();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let _ = PARENT.set(Mutex::new(socket.try_clone()?));

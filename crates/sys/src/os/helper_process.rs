@@ -3,9 +3,10 @@
 
 #![allow(unsafe_code)]
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Most descriptors in one message.
@@ -118,6 +119,54 @@ pub fn confine(bytes: u64) {
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
             libc::signal(signal, libc::SIG_IGN);
         }
+    }
+}
+
+/// Exit code of a helper process that needed more memory than it may have.
+pub const OUT_OF_MEMORY: i32 = 112;
+
+/// Whether this process exits when it gets no memory.
+static EXITS_WITHOUT_MEMORY: AtomicBool = AtomicBool::new(false);
+
+/// From now on, this process exits with [`OUT_OF_MEMORY`] when its [`ReportingAllocator`] gets no
+/// memory.
+pub fn exit_without_memory() {
+    EXITS_WITHOUT_MEMORY.store(true, Ordering::Relaxed);
+}
+
+/// The system's allocator, for a program whose helper processes report that their memory was not
+/// enough: the standard library's way to end is the same as that of a crash.
+pub struct ReportingAllocator;
+
+fn reported(memory: *mut u8) -> *mut u8 {
+    if memory.is_null() && EXITS_WITHOUT_MEMORY.load(Ordering::Relaxed) {
+        // SAFETY: it ends the process, and runs nothing of it before.
+        unsafe { libc::_exit(OUT_OF_MEMORY) };
+    }
+    memory
+}
+
+// SAFETY: all calls are passed on to the system's allocator with the caller's guarantees, and their
+// results are returned unchanged.
+unsafe impl GlobalAlloc for ReportingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        reported(unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        reported(unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        reported(unsafe { System.realloc(memory, layout, size) })
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
     }
 }
 
