@@ -13,8 +13,8 @@ use groups::{AddressGroup, CachedGroup, NameSource, groups};
 use profile::{Cause, LocationId, Mapping, MappingId, Profile, StrId};
 use sys::os;
 
-use super::address_frames::{AddressFrames, FunctionIndex, StoredWriter, Unwritten};
-use super::cache::Merged;
+use super::encoded_frames::{FrameEncoder, Resolved};
+use super::frame_writer::{FrameWriter, FunctionIndex};
 use super::kernel::{self, Kallsyms};
 use super::run_time::{MAX_OF_ALL, Report};
 use super::worker::{Worker, WorkerLimits};
@@ -166,7 +166,7 @@ fn tasks(groups: &[AddressGroup], sources: &[NameSource], jobs: usize) -> Vec<Ta
     tasks
 }
 
-type TaskResult = Result<AddressFrames, Cause>;
+type TaskResult = Result<Resolved, Cause>;
 
 /// Results of all tasks, in their order, for any number of threads.
 fn run(
@@ -230,7 +230,10 @@ fn resolve(
         (NameSource::Elf(layers), Some(worker)) => {
             return worker.resolve(layers, addresses, options, done);
         }
-        (NameSource::Elf(layers), None) => return elf::resolve(layers, addresses, options, done),
+        (NameSource::Elf(layers), None) => {
+            let resolved = elf::resolve(layers, addresses, options, done)?;
+            return Resolved::new(addresses, resolved);
+        }
         (NameSource::Kernel(kernel), _) => {
             kernel.symbols().map(|kallsyms| kallsyms.resolve(addresses))
         }
@@ -239,7 +242,7 @@ fn resolve(
         (NameSource::Nothing(why), _) => Err(why.clone()),
     };
     done(addresses.len());
-    resolved
+    Resolved::new(addresses, resolved?)
 }
 
 /// Writes the frames of the group's locations, from the cache or from the results of its tasks, in
@@ -251,29 +254,27 @@ fn write(
     tasks: &[(Task, TaskResult)],
 ) {
     let stored = group.kept.as_ref().and_then(|kept| kept.stored.as_ref());
-    let mut stored =
-        stored.map(|stored| StoredWriter::new(stored, group.requested.len(), profile, functions));
     group.has_result = stored.is_some() && tasks.is_empty();
-    for (_, resolved) in tasks {
+    let mut encoded = Vec::new();
+    for (task, resolved) in tasks {
         match resolved {
             Ok(resolved) => {
                 group.has_result = true;
                 group.incomplete = resolved.incomplete.clone().or_else(|| group.incomplete.take());
+                encoded.push((&resolved.frames, task.addresses.len()));
             }
             Err(why) => group.missing_cause = why.clone(),
         }
     }
-    let mut done: Vec<Unwritten> = tasks
-        .iter()
-        .map(|(task, resolved)| Unwritten::new(&task.addresses, resolved.as_ref().ok()))
+    encoded.extend(stored.map(|stored| (stored, group.requested.len())));
+    let mut writers: Vec<FrameWriter> = encoded
+        .into_iter()
+        .map(|(frames, addresses)| FrameWriter::new(frames, addresses, profile, functions))
         .collect();
     for &(address, location) in &group.requested {
-        let found = done.iter_mut().find_map(|task| Some((task.index_of(address)?, task)));
-        group.with_lines |= match (found, &mut stored) {
-            (Some((index, task)), _) => task.write(profile, functions, location, index),
-            (None, Some(stored)) => stored.write(profile, functions, location, address),
-            (None, None) => false,
-        };
+        let found = writers.iter_mut().find_map(|w| Some((w.index_of(address)?, w)));
+        group.with_lines |=
+            found.is_some_and(|(index, writer)| writer.write(profile, functions, location, index));
     }
 }
 
@@ -298,7 +299,8 @@ fn keep(
     {
         return;
     }
-    let mut merged = Merged::new(stored.as_ref());
+    let mut all = FrameEncoder::default();
+    stored.iter().for_each(|stored| all.add_encoded(stored));
     for (task, resolved) in tasks {
         match (source, resolved) {
             // Modules and BPF programs come and go.
@@ -308,13 +310,13 @@ fn keep(
                     kallsyms.function(*address).is_some_and(|f| f.module.is_empty())
                 };
                 let own: Vec<u64> = task.addresses.iter().copied().filter(own).collect();
-                merged.add(&own, &kallsyms.resolve(&own));
+                all.add_resolved(&own, &kallsyms.resolve(&own));
             }
-            (_, Ok(resolved)) => merged.add(&task.addresses, resolved),
+            (_, Ok(resolved)) => all.add_encoded(&resolved.frames),
             (_, Err(_)) => {}
         }
     }
-    cache.store(key, &merged);
+    cache.store(key, &all);
 }
 
 /// Gives modules and BPF programs separate mappings, named `[NAME]` as in perf.

@@ -1,11 +1,10 @@
 //! Cache of symbols between recordings, one file for each build of a binary.
 //!
 //! A file is named by its key: everything that its contents depend on (`key`). Its contents are
-//! validated before use (`stored`); a damaged file counts as missing. The least recently used files
+//! validated before use ([`EncodedFrames`]); a damaged file counts as missing. The least recently used files
 //! are removed when the total size exceeds the limit.
 
 mod key;
-mod stored;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,11 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
+use super::encoded_frames::{EncodedFrames, FrameEncoder};
 pub use key::CacheKey;
-#[cfg(fuzzing)]
-pub use stored::fuzz_kept_names;
-pub use stored::{Merged, StoredFrames};
-
 use sys::os::uid;
 
 /// Limit of the total size of a cache in bytes, unless `PROF_CACHE_SIZE` sets another.
@@ -83,7 +79,7 @@ impl Cache {
     }
 
     /// Loads the frames that are stored under `key`.
-    pub fn load(&self, key: &CacheKey) -> Option<StoredFrames> {
+    pub fn load(&self, key: &CacheKey) -> Option<EncodedFrames> {
         owned_directory(&self.dir).ok()?;
         let path = self.path(key);
         let (file, size) = open_owned(&path).ok()?;
@@ -92,7 +88,7 @@ impl Cache {
         }
         let mut bytes = Vec::with_capacity(size as usize);
         file.take(size).read_to_end(&mut bytes).ok()?;
-        match StoredFrames::parse(bytes, key) {
+        match EncodedFrames::parse(bytes, key.text()) {
             Ok(stored) => {
                 touch(&path);
                 stored
@@ -104,13 +100,10 @@ impl Cache {
         }
     }
 
-    /// Stores `frames` under `key`, in place of the old file, and removes old files until the total
+    /// Stores frames under `key`, in place of the old file, and removes old files until the total
     /// size is below the limit. A concurrent reader sees the old file or the new one.
-    pub fn store(&self, key: &CacheKey, resolved: &Merged) {
-        if resolved.size(key) > self.max_size.min(u32::MAX.into()) {
-            return;
-        }
-        let bytes = resolved.encode(key);
+    pub fn store(&self, key: &CacheKey, frames: &FrameEncoder) {
+        let Some(bytes) = frames.encode(key.text(), self.max_size) else { return };
         let result = self.write(&self.path(key), &bytes).and_then(|()| self.shrink());
         if let Err(error) = result
             && (self.is_explicit || is_blocked(&self.dir))

@@ -22,6 +22,8 @@ mod diagnose_dwarf;
 mod dlang;
 mod elf;
 mod embedded;
+mod encoded_frames;
+mod frame_writer;
 pub mod functions;
 mod go;
 mod headers;
@@ -49,9 +51,9 @@ use std::sync::atomic::AtomicBool;
 
 pub use binary::Binary;
 pub use cache::Cache;
-#[cfg(fuzzing)]
-pub use cache::fuzz_kept_names;
 pub use demangle::{demangle, full as demangle_full, refused};
+#[cfg(fuzzing)]
+pub use encoded_frames::fuzz_encoded_frames;
 pub use names_at::NameAt;
 pub use outcome::{BinaryOutcome, Outcome, counted, run_time_code, unsymbolized};
 pub use worker::run_if_started as run_if_worker;

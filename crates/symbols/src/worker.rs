@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::SymbolOptions;
-use super::address_frames::AddressFrames;
+use super::encoded_frames::{EncodedFrames, NO_KEY, Resolved};
 use super::source::Layer;
 pub use child::{open, run_if_started};
 use profile::Cause;
@@ -108,7 +108,7 @@ impl Worker {
         addresses: &[u64],
         options: &SymbolOptions,
         done: &dyn Fn(usize),
-    ) -> Result<AddressFrames, Cause> {
+    ) -> Result<Resolved, Cause> {
         let size: u64 = layers.iter().filter_map(|l| Some(l.file.metadata().ok()?.len())).sum();
         let gib = u32::try_from(size >> 30).unwrap_or(u32::MAX);
         let cpu_time = CPU_TIME + CPU_TIME_PER_GIB.saturating_mul(gib);
@@ -142,7 +142,7 @@ impl Worker {
         options: &SymbolOptions,
         cpu_time: Duration,
         report: &mut dyn FnMut(usize),
-    ) -> Result<AddressFrames, Cause> {
+    ) -> Result<Resolved, Cause> {
         let running = match &mut self.running {
             Some(running) => running,
             none => none
@@ -212,12 +212,13 @@ impl Running {
         options: &SymbolOptions,
         deadline: Deadline,
         report: &mut dyn FnMut(usize),
-    ) -> Result<AddressFrames, Ended> {
+    ) -> Result<Resolved, Ended> {
         let (body, files) = wire::request(layers, addresses, options);
         let pid = self.child.id() as i32;
         let before = os::cpu_time_of(pid).unwrap_or_default();
         wire::send(&self.socket, MessageKind::Request, &body, &files)?;
         let mut opened = 0;
+        let mut incomplete = None;
         let mut checked = Instant::now();
         loop {
             // Time is checked even if messages keep coming.
@@ -240,13 +241,16 @@ impl Running {
                     opened += 1;
                     self.open(&message)?;
                 }
+                MessageKind::Incomplete => {
+                    incomplete = Some(wire::parse_cause(&message.body).ok_or(Ended::Died)?);
+                }
                 MessageKind::Frames => {
-                    return wire::parse_frames(&message.body, addresses.len()).ok_or(Ended::Died);
+                    let parsed = EncodedFrames::parse(message.body, NO_KEY).ok().flatten();
+                    let frames = parsed.filter(|frames| frames.answer(addresses));
+                    return Ok(Resolved { frames: frames.ok_or(Ended::Died)?, incomplete });
                 }
                 MessageKind::Failure => {
-                    return Err(
-                        wire::parse_failure(&message.body).map_or(Ended::Died, Ended::Failed)
-                    );
+                    return Err(wire::parse_cause(&message.body).map_or(Ended::Died, Ended::Failed));
                 }
                 _ => return Err(Ended::Died),
             }

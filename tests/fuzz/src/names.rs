@@ -1,4 +1,4 @@
-//! Mangled names, and the files that keep names from one recording to the next.
+//! Mangled names, and encoded frames: of the cache, and of worker processes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ use profile::{Function, Profile};
 fuzz_target!(|data: &[u8]| {
     let Some((&kind, data)) = data.split_first() else { return };
     if kind % 4 == 0 {
-        return symbols::fuzz_kept_names(data);
+        return symbols::fuzz_encoded_frames(data);
     }
     let name = String::from_utf8_lossy(data);
     std::hint::black_box(symbols::demangle(&name));

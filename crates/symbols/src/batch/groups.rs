@@ -14,7 +14,8 @@ use sys::jit::file_names::{is_compilers_file, number_of_dump};
 use sys::jit::{Epoch, Span};
 
 use crate::SymbolOptions;
-use crate::cache::{CacheKey, StoredFrames};
+use crate::cache::CacheKey;
+use crate::encoded_frames::EncodedFrames;
 use crate::kernel::{self, RunningKernel};
 use crate::run_time::RunTime;
 use crate::source::{self, Access, Layer, SymbolFiles};
@@ -45,7 +46,7 @@ pub struct CachedGroup {
     /// The files that have them; `None`: the running kernel.
     pub found: Option<SymbolFiles>,
     /// Results of an earlier recording.
-    pub stored: Option<StoredFrames>,
+    pub stored: Option<EncodedFrames>,
 }
 
 /// Source of the names of a group.

@@ -56,7 +56,7 @@ impl CacheKey {
     }
 
     /// A key that belongs to no file.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(test)]
     pub fn for_test(build_id: &str) -> CacheKey {
         CacheKey { build_id: build_id.to_owned(), text: format!("test {build_id}\n") }
     }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, OnceLock};
 
 use super::wire::{self, BodyWriter, Inbox, MessageKind};
 use crate::batch::STACK;
-use crate::elf;
+use crate::{elf, encoded_frames};
 use sys::os;
 use sys::{foreign, mmap};
 
@@ -50,11 +50,20 @@ fn work(bytes: Option<OsString>) -> io::Result<()> {
             body.number(n as u32);
             let _ = wire::send(&socket, MessageKind::Done, &body.0, &[]);
         };
-        match elf::resolve(&request.layers, &request.addresses, &request.options, &done) {
-            Ok(resolved) => {
-                wire::send(&socket, MessageKind::Frames, &wire::encode_frames(&resolved), &[])?;
+        let mut incomplete = None;
+        let resolved = elf::resolve(&request.layers, &request.addresses, &request.options, &done);
+        let encoded = resolved.and_then(|resolved| {
+            incomplete.clone_from(&resolved.incomplete);
+            encoded_frames::encode(&request.addresses, &resolved)
+        });
+        match encoded {
+            Ok(frames) => {
+                if let Some(why) = incomplete {
+                    wire::send(&socket, MessageKind::Incomplete, why.code().as_bytes(), &[])?;
+                }
+                wire::send(&socket, MessageKind::Frames, &frames, &[])?;
             }
-            Err(why) => wire::send(&socket, MessageKind::Failure, &wire::failure(&why), &[])?,
+            Err(why) => wire::send(&socket, MessageKind::Failure, why.code().as_bytes(), &[])?,
         }
     }
     Ok(())

@@ -1,20 +1,19 @@
-//! Contents of a cache file: addresses, and for each its chain of inlined functions.
+//! Encoded frames: addresses, and for each its chain of inlined functions. Cache files and the
+//! answers of worker processes have this form, and are used in it.
 //!
-//! All numbers are little-endian and of fixed width, so that a file of 100,000 addresses is read in
-//! a few milliseconds. Chains share their outer frames: each frame refers to its caller, which
-//! precedes it.
+//! All numbers are little-endian and of fixed width, so that 100,000 addresses are read in a few
+//! milliseconds. Chains share their outer frames: each frame refers to its caller, which precedes
+//! it. Bytes are validated before use: their author may be hostile.
 
 use std::ops::Range;
 
 use flate2::Crc;
 use rustc_hash::FxHashMap;
 
-use crate::address_frames::{AddressFrames, SymbolFrame};
-use profile::{StrId, StringTable};
+use crate::address_frames::{AddressFrames, MAX_DEPTH, SymbolFrame};
+use profile::{Cause, StrId, StringTable};
 
-use super::CacheKey;
-
-/// First bytes of each file.
+/// First bytes.
 const MAGIC: &[u8; 8] = b"prof\0nm1";
 
 /// Bytes of the magic number, the checksum, and the lengths of the tables.
@@ -23,15 +22,18 @@ const HEAD: usize = 8 + 4 + 6 * 4;
 /// Index for no frame: the caller of an outermost function, or an address without a name.
 const NONE: u32 = u32::MAX;
 
-/// Deepest chain that is stored.
-const MAX_DEPTH: u16 = 1000;
+/// Most frames of all chains together: shared frames make long chains of few bytes.
+const MAX_FRAMES: u64 = 1 << 26;
+
+/// The key of frames that belong to the request that they answer.
+pub const NO_KEY: &str = "";
 
 /// Bytes of a string's end; a function; a frame; an address.
 const SIZES: [usize; 4] = [4, 12, 16, 12];
 
 /// A function at an address.
 #[derive(Clone, Copy, Debug)]
-pub struct StoredFrame {
+pub struct EncodedFrame {
     /// Index of the function.
     pub function: u32,
     /// Line in its file, 0 if unknown.
@@ -44,9 +46,9 @@ pub struct StoredFrame {
 /// Name, system name and source file of a function.
 type NameTriple<T> = [T; 3];
 
-/// An intact file of the cache.
+/// Validated frames.
 #[derive(Debug)]
-pub struct StoredFrames {
+pub struct EncodedFrames {
     bytes: Vec<u8>,
     ends: Range<usize>,
     functions: Range<usize>,
@@ -67,13 +69,13 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(eight)
 }
 
-impl StoredFrames {
-    /// Parses a file; `None` if it belongs to another key.
+impl EncodedFrames {
+    /// Parses encoded frames; `None` if they belong to another key.
     ///
     /// # Errors
     ///
     /// A description of the damage.
-    pub fn parse(bytes: Vec<u8>, key: &CacheKey) -> Result<Option<StoredFrames>, &'static str> {
+    pub fn parse(bytes: Vec<u8>, key: &str) -> Result<Option<EncodedFrames>, &'static str> {
         if bytes.len() < HEAD || &bytes[..8] != MAGIC {
             return Err("not a file of names");
         }
@@ -95,14 +97,15 @@ impl StoredFrames {
             let tables = [next(sized(0)?)?, next(sized(1)?)?, next(sized(2)?)?, next(sized(3)?)?];
             Some((key, tables, next(count(5))?))
         };
-        let (its_key, [ends, functions, frames, addresses], arena) = ranges().ok_or("cut off")?;
+        let (stored_key, [ends, functions, frames, addresses], arena) =
+            ranges().ok_or("cut off")?;
         if at != bytes.len() {
             return Err("too long");
         }
-        if bytes[its_key] != *key.text().as_bytes() {
+        if bytes[stored_key] != *key.as_bytes() {
             return Ok(None);
         }
-        let stored = StoredFrames { bytes, ends, functions, frames, addresses, arena };
+        let stored = EncodedFrames { bytes, ends, functions, frames, addresses, arena };
         stored.check().ok_or("inconsistent")?;
         Ok(Some(stored))
     }
@@ -131,15 +134,25 @@ impl StoredFrames {
                 NONE => 0,
                 caller => *depths.get(caller as usize)?,
             };
-            (depth < MAX_DEPTH && (frame.function as usize) < functions).then_some(())?;
+            (usize::from(depth) < MAX_DEPTH && (frame.function as usize) < functions)
+                .then_some(())?;
             depths.push(depth + 1);
         }
+        let mut total = 0;
         for i in 0..self.len() {
-            let frame = self.innermost(i);
-            (frame == NONE || (frame as usize) < frames).then_some(())?;
+            total += match self.innermost(i) {
+                NONE => 0,
+                frame => u64::from(*depths.get(frame as usize)?),
+            };
             (i == 0 || self.address(i - 1) < self.address(i)).then_some(())?;
         }
-        Some(())
+        (total <= MAX_FRAMES).then_some(())
+    }
+
+    /// True if these are the frames of `addresses`.
+    pub fn answer(&self, addresses: &[u64]) -> bool {
+        self.len() == addresses.len()
+            && addresses.iter().enumerate().all(|(i, &address)| self.address(i) == address)
     }
 
     fn count(&self, range: &Range<usize>, kind: usize) -> usize {
@@ -173,10 +186,10 @@ impl StoredFrames {
         u32_at(&self.bytes, self.addresses.start + SIZES[3] * index + 8)
     }
 
-    fn frame(&self, index: usize) -> StoredFrame {
+    fn frame(&self, index: usize) -> EncodedFrame {
         let at = self.frames.start + SIZES[2] * index;
         let number = |i: usize| u32_at(&self.bytes, at + 4 * i);
-        StoredFrame { function: number(0), line: number(1), column: number(2), caller: number(3) }
+        EncodedFrame { function: number(0), line: number(1), column: number(2), caller: number(3) }
     }
 
     /// Text of a string.
@@ -184,7 +197,7 @@ impl StoredFrames {
         let end = |id: u32| u32_at(&self.bytes, self.ends.start + 4 * id as usize) as usize;
         let start = if id == 0 { 0 } else { end(id - 1) };
         let bytes = &self.bytes[self.arena.clone()][start..end(id)];
-        // It was checked when the file was read.
+        // It was checked when it was parsed.
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
@@ -213,7 +226,7 @@ impl StoredFrames {
     }
 
     /// The frames at address number `index`, innermost first; none if it has no name.
-    pub fn chain(&self, index: usize) -> impl Iterator<Item = StoredFrame> {
+    pub fn chain(&self, index: usize) -> impl Iterator<Item = EncodedFrame> {
         let mut next = self.innermost(index);
         std::iter::from_fn(move || {
             let frame = (next != NONE).then(|| self.frame(next as usize))?;
@@ -223,40 +236,43 @@ impl StoredFrames {
     }
 }
 
-/// Frames to be stored: those of a file and new ones.
+/// Encodes frames of several origins together.
 #[derive(Default)]
-pub struct Merged {
+pub struct FrameEncoder {
     strings: StringTable,
     functions: FxHashMap<NameTriple<StrId>, u32>,
     function_list: Vec<NameTriple<StrId>>,
-    frames: Vec<StoredFrame>,
+    frames: Vec<EncodedFrame>,
     addresses: Vec<(u64, u32)>,
+    /// Frames of all chains together.
+    total: u64,
 }
 
-impl Merged {
-    /// Starts with the frames stored so far.
-    pub fn new(stored: Option<&StoredFrames>) -> Merged {
-        let mut merged = Merged::default();
-        let Some(stored) = stored else { return merged };
-        merged.strings.reserve(stored.strings());
-        let strings: Vec<StrId> = (0..stored.strings() as u32)
-            .map(|id| merged.strings.intern(stored.string(id)))
+impl FrameEncoder {
+    /// Adds frames whose addresses are all new.
+    pub fn add_encoded(&mut self, encoded: &EncodedFrames) {
+        self.strings.reserve(encoded.strings());
+        let strings: Vec<StrId> = (0..encoded.strings() as u32)
+            .map(|id| self.strings.intern(encoded.string(id)))
             .collect();
-        // prof's own files contain no duplicates, but a file need not be prof's.
-        let functions: Vec<u32> = (0..stored.functions() as u32)
-            .map(|f| merged.function(stored.function(f).map(|id| strings[id as usize])))
+        // prof's own encoding contains no duplicates, but a file need not be prof's.
+        let functions: Vec<u32> = (0..encoded.functions() as u32)
+            .map(|f| self.function(encoded.function(f).map(|id| strings[id as usize])))
             .collect();
-        merged.frames = (0..stored.frames())
-            .map(|i| stored.frame(i))
-            .map(|f| StoredFrame { function: functions[f.function as usize], ..f })
-            .collect();
-        merged.addresses =
-            (0..stored.len()).map(|i| (stored.address(i), stored.innermost(i))).collect();
-        merged
+        let first = self.frames.len() as u32;
+        let moved = |frame: u32| if frame == NONE { NONE } else { first + frame };
+        self.frames.extend((0..encoded.frames()).map(|i| encoded.frame(i)).map(|f| {
+            let function = functions[f.function as usize];
+            EncodedFrame { function, caller: moved(f.caller), ..f }
+        }));
+        for i in 0..encoded.len() {
+            self.total += encoded.chain(i).count() as u64;
+            self.addresses.push((encoded.address(i), moved(encoded.innermost(i))));
+        }
     }
 
     /// Adds the frames of `addresses`, which ascend and are all new.
-    pub fn add(&mut self, addresses: &[u64], resolved: &AddressFrames) {
+    pub fn add_resolved(&mut self, addresses: &[u64], resolved: &AddressFrames) {
         self.strings.reserve(resolved.strings.len());
         let mut strings: Vec<Option<StrId>> = vec![None; resolved.strings.len()];
         let mut functions: FxHashMap<NameTriple<StrId>, u32> = FxHashMap::default();
@@ -265,9 +281,7 @@ impl Merged {
         let mut last: Vec<(SymbolFrame, u32)> = Vec::new();
         for (i, &address) in addresses.iter().enumerate() {
             let chain = resolved.get(i);
-            if chain.len() > MAX_DEPTH.into() {
-                continue;
-            }
+            self.total += chain.len() as u64;
             let outermost_first = || chain.iter().rev();
             let same =
                 |((previous, _), frame): &(&(SymbolFrame, u32), &SymbolFrame)| previous == *frame;
@@ -285,7 +299,7 @@ impl Merged {
                 let line = frame.line;
                 let column = frame.column;
                 last.push((*frame, self.frames.len() as u32));
-                self.frames.push(StoredFrame { function, line, column, caller });
+                self.frames.push(EncodedFrame { function, line, column, caller });
             }
             self.addresses.push((address, last.last().map_or(NONE, |&(_, number)| number)));
         }
@@ -299,24 +313,28 @@ impl Merged {
         })
     }
 
-    /// Size in bytes of the file that [`Merged::encode`] makes.
-    pub fn size(&self, key: &CacheKey) -> u64 {
+    /// Bytes of the encoding.
+    pub fn size(&self, key: &str) -> u64 {
         let counts =
             [self.strings.len(), self.function_list.len(), self.frames.len(), self.addresses.len()];
         let tables: usize = counts.iter().zip(SIZES).map(|(count, size)| count * size).sum();
-        (HEAD + key.text().len() + tables + self.arena()) as u64
+        (HEAD + key.len() + tables + self.arena()) as u64
     }
 
     fn arena(&self) -> usize {
         self.strings.iter().map(str::len).sum()
     }
 
-    /// Bytes of a file, which must be less than 4 GiB.
-    pub fn encode(&self, key: &CacheKey) -> Vec<u8> {
+    /// Encodes all frames; `None` if that takes more than `max_size` bytes, or more than can be
+    /// parsed.
+    pub fn encode(&self, key: &str, max_size: u64) -> Option<Vec<u8>> {
+        if self.size(key) > max_size.min(u32::MAX.into()) || self.total > MAX_FRAMES {
+            return None;
+        }
         let mut addresses = self.addresses.clone();
         addresses.sort_unstable();
         let counts = [
-            key.text().len(),
+            key.len(),
             self.strings.len(),
             self.function_list.len(),
             self.frames.len(),
@@ -327,7 +345,7 @@ impl Merged {
         out.extend(MAGIC);
         out.extend([0; 4]);
         counts.iter().for_each(|&n| out.extend((n as u32).to_le_bytes()));
-        out.extend(key.text().as_bytes());
+        out.extend(key.as_bytes());
         let mut end = 0_u32;
         for string in self.strings.iter() {
             end += string.len() as u32;
@@ -348,29 +366,77 @@ impl Merged {
         let mut crc = Crc::new();
         crc.update(&out[12..]);
         out[8..12].copy_from_slice(&crc.sum().to_le_bytes());
-        out
+        Some(out)
     }
 }
 
-/// For the fuzz target of the same name: parses a file with these contents after its magic number
-/// and checksum, and reads all of them.
-#[cfg(fuzzing)]
-pub fn fuzz_kept_names(content: &[u8]) {
-    let key = CacheKey::for_test("0123456789abcdef");
-    let mut bytes = [&MAGIC[..], &[0; 4], content].concat();
-    let mut crc = Crc::new();
-    crc.update(&bytes[12..]);
-    bytes[8..12].copy_from_slice(&crc.sum().to_le_bytes());
-    let Ok(Some(stored)) = StoredFrames::parse(bytes, &key) else { return };
-    for index in 0..stored.len() {
-        assert_eq!(stored.find(stored.address(index), 0), Some(index));
-        for frame in stored.chain(index) {
-            let _ = stored.function(frame.function).map(|id| stored.string(id).len());
-        }
-    }
-    let again = Merged::new(Some(&stored)).encode(&key);
-    assert!(
-        StoredFrames::parse(again, &key).is_ok_and(|again| again.is_some()),
-        "what was stored is stored"
-    );
+/// Encodes the frames of a request's addresses.
+///
+/// # Errors
+///
+/// They are too many.
+pub fn encode(addresses: &[u64], resolved: &AddressFrames) -> Result<Vec<u8>, Cause> {
+    let mut encoder = FrameEncoder::default();
+    encoder.add_resolved(addresses, resolved);
+    encoder.encode(NO_KEY, u64::MAX).ok_or_else(too_many)
 }
+
+fn too_many() -> Cause {
+    Cause::Damaged("its functions take more than 4 GiB".into())
+}
+
+/// The result of a resolver.
+#[derive(Debug)]
+pub struct Resolved {
+    /// Frames of the requested addresses.
+    pub frames: EncodedFrames,
+    /// Cause of incomplete input: a later run may find more, or other, names.
+    pub incomplete: Option<Cause>,
+}
+
+impl Resolved {
+    /// The frames of these addresses.
+    ///
+    /// # Errors
+    ///
+    /// They are too many.
+    pub fn new(addresses: &[u64], resolved: AddressFrames) -> Result<Resolved, Cause> {
+        let parsed = EncodedFrames::parse(encode(addresses, &resolved)?, NO_KEY);
+        let frames = parsed.ok().flatten().ok_or_else(too_many)?;
+        Ok(Resolved { frames, incomplete: resolved.incomplete })
+    }
+
+    /// Marks these frames as possibly incomplete.
+    pub fn marked_incomplete(self, why: Cause) -> Resolved {
+        Resolved { incomplete: Some(why), ..self }
+    }
+}
+
+/// For a fuzz target: parses frames with these contents after their magic number and checksum, as a
+/// cache file and as the answer of a worker, and reads all of them.
+#[cfg(fuzzing)]
+pub fn fuzz_encoded_frames(content: &[u8]) {
+    for key in ["test", NO_KEY] {
+        let mut bytes = [&MAGIC[..], &[0; 4], content].concat();
+        let mut crc = Crc::new();
+        crc.update(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&crc.sum().to_le_bytes());
+        let Ok(Some(parsed)) = EncodedFrames::parse(bytes, key) else { continue };
+        for index in 0..parsed.len() {
+            assert_eq!(parsed.find(parsed.address(index), 0), Some(index));
+            for frame in parsed.chain(index) {
+                let _ = parsed.function(frame.function).map(|id| parsed.string(id).len());
+            }
+        }
+        let mut encoder = FrameEncoder::default();
+        encoder.add_encoded(&parsed);
+        let again = encoder.encode(key, u64::MAX).expect("what was parsed can be encoded");
+        assert!(
+            EncodedFrames::parse(again, key).is_ok_and(|again| again.is_some()),
+            "what was encoded is parsed"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;
