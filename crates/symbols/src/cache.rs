@@ -6,16 +6,15 @@
 
 mod key;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use super::encoded_frames::{EncodedFrames, FrameEncoder};
+use super::private::PrivateDir;
 pub use key::CacheKey;
-use sys::os::uid;
 
 /// Limit of the total size of a cache in bytes, unless `PROF_CACHE_SIZE` sets another.
 pub const DEFAULT_SIZE: u64 = 512 << 20;
@@ -80,20 +79,23 @@ impl Cache {
 
     /// Loads the frames that are stored under `key`.
     pub fn load(&self, key: &CacheKey) -> Option<EncodedFrames> {
-        owned_directory(&self.dir).ok()?;
-        let path = self.path(key);
-        let (file, size) = open_owned(&path).ok()?;
+        let directory = PrivateDir::open_itself(&self.dir).ok()?;
+        let name = file_name(key);
+        let (file, metadata) = directory.file(Path::new(&name)).ok()?;
+        let size = metadata.len();
         if size > self.max_size {
             return None;
         }
         let mut bytes = Vec::with_capacity(size as usize);
-        file.take(size).read_to_end(&mut bytes).ok()?;
+        (&file).take(size).read_to_end(&mut bytes).ok()?;
         match EncodedFrames::parse(bytes, key.text()) {
             Ok(stored) => {
-                touch(&path);
+                // Marks it as used; if this fails, only the order of removal is worse.
+                file.set_modified(SystemTime::now()).ok();
                 stored
             }
             Err(damage) => {
+                let path = self.dir.join(name);
                 self.add_error(format!("{} is damaged ({damage}) and not used", path.display()));
                 None
             }
@@ -104,7 +106,7 @@ impl Cache {
     /// size is below the limit. A concurrent reader sees the old file or the new one.
     pub fn store(&self, key: &CacheKey, frames: &FrameEncoder) {
         let Some(bytes) = frames.encode(key.text(), self.max_size) else { return };
-        let result = self.write(&self.path(key), &bytes).and_then(|()| self.shrink());
+        let result = self.write(&file_name(key), &bytes);
         if let Err(error) = result
             && (self.is_explicit || is_blocked(&self.dir))
         {
@@ -116,24 +118,21 @@ impl Cache {
         }
     }
 
-    fn path(&self, key: &CacheKey) -> PathBuf {
-        self.dir.join(key.file_name() + ENDING)
-    }
-
-    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        create_directory(&self.dir)?;
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let directory = PrivateDir::make_itself(&self.dir)?;
         // Only its owner can read it (mode 0600).
-        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.dir)?;
+        let mut file =
+            tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(directory.entries())?;
         file.write_all(bytes)?;
-        file.persist(path)?;
-        Ok(())
+        file.persist(directory.path(Path::new(name)))?;
+        self.shrink(&directory)
     }
 
     /// Removes files, the least recently used first, until the rest is below the limit.
-    fn shrink(&self) -> io::Result<()> {
+    fn shrink(&self, directory: &PrivateDir) -> io::Result<()> {
         let mut files = Vec::new();
         let now = SystemTime::now();
-        for entry in fs::read_dir(&self.dir)?.flatten() {
+        for entry in fs::read_dir(directory.entries())?.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             // Another process may have removed it.
@@ -172,64 +171,14 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Fails unless `dir` is a directory of this user that no other user can write to: names from files
-/// of others are not trusted.
-fn owned_directory(dir: &Path) -> io::Result<()> {
-    let meta = fs::symlink_metadata(dir)?;
-    if meta.is_dir() && is_ours(&meta) {
-        return Ok(());
-    }
-    Err(io::Error::other("not a directory that only the user who runs prof can write to"))
-}
-
-fn is_ours(meta: &fs::Metadata) -> bool {
-    meta.uid() == uid() && meta.mode() & 0o022 == 0
+fn file_name(key: &CacheKey) -> String {
+    key.file_name() + ENDING
 }
 
 /// True if something other than a directory is in the place of `dir` or its parent: unlike a
 /// missing home or that of another user, this is a mistake.
 fn is_blocked(dir: &Path) -> bool {
-    dir.ancestors().any(|path| fs::metadata(path).is_ok_and(|m| !m.is_dir()))
-}
-
-/// Creates `dir` and its parent, if needed, but not in a directory of another user: its owner could
-/// neither use nor remove files of root's there.
-fn create_directory(dir: &Path) -> io::Result<()> {
-    let make = |dir: &Path| match DirBuilder::new().mode(0o700).create(dir) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
-        _ => Ok(()),
-    };
-    if let Some(parent) = dir.parent().filter(|_| !dir.exists()) {
-        let there = if parent.exists() { Some(parent) } else { parent.parent() };
-        match there.map(fs::metadata).transpose()? {
-            Some(meta) if meta.uid() == uid() => {}
-            _ => {
-                return Err(io::Error::other("its parent directory belongs to another user"));
-            }
-        }
-        make(parent)?;
-        make(dir)?;
-    }
-    owned_directory(dir)
-}
-
-/// Opens a file of this user, without following links, and returns its size in bytes.
-fn open_owned(path: &Path) -> io::Result<(File, u64)> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let meta = file.metadata()?;
-    if meta.is_file() && is_ours(&meta) {
-        return Ok((file, meta.len()));
-    }
-    Err(io::Error::other("not a file of this user"))
-}
-
-/// Marks the file as used, for [`Cache::shrink`].
-fn touch(path: &Path) {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().append(true).custom_flags(flags).open(path);
-    // If this fails, only the order of removal is worse.
-    file.and_then(|f| f.set_modified(SystemTime::now())).ok();
+    dir.ancestors().any(|path| path.exists() && !path.is_dir())
 }
 
 #[cfg(test)]

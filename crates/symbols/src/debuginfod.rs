@@ -313,7 +313,7 @@ impl Debuginfod {
         let directory = self.directory(build_id);
         // The file has no name until it is complete, so no partial file remains.
         let into = match &directory {
-            Ok(directory) => tempfile::tempfile_in(directory.path(Path::new("."))),
+            Ok(directory) => tempfile::tempfile_in(directory.entries()),
             Err(_) => tempfile::tempfile(),
         };
         self.waiting.fetch_add(1, Ordering::Relaxed);

@@ -20,36 +20,74 @@ const NO_LINKS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 pub struct PrivateDir(File);
 
 impl PrivateDir {
-    /// The directory with this path.
+    /// The directory with this path; links in it are followed.
     ///
     /// # Errors
     ///
     /// It does not exist, or others can change it or its path.
     pub fn open(path: &Path) -> io::Result<PrivateDir> {
-        let whole = path.canonicalize()?;
-        whole.ancestors().skip(1).try_for_each(safe_parent)?;
-        PrivateDir::ours(&whole)
+        PrivateDir::at(&path.canonicalize()?)
     }
 
-    /// The same; it is created if needed, with its parent.
+    /// The same, unless the path leads to a link.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PrivateDir::open`], and that it is a link.
+    pub fn open_itself(path: &Path) -> io::Result<PrivateDir> {
+        let Some((parent, name)) = path.parent().zip(path.file_name()) else {
+            return PrivateDir::open(path);
+        };
+        PrivateDir::at(&parent.canonicalize()?.join(name))
+    }
+
+    /// The directory with this path, without links up to its last part.
+    fn at(whole: &Path) -> io::Result<PrivateDir> {
+        whole.ancestors().skip(1).try_for_each(safe_parent)?;
+        PrivateDir::ours(whole)
+    }
+
+    /// As [`PrivateDir::open`]; it is created if needed, with its parent, in a directory that only
+    /// the user can write to.
     ///
     /// # Errors
     ///
     /// Those of [`PrivateDir::open`], and that it cannot be created.
     pub fn make(path: &Path) -> io::Result<PrivateDir> {
-        let Some((parent, name)) = path.parent().zip(path.file_name()) else {
-            return PrivateDir::open(path);
-        };
+        PrivateDir::make_in(path, PrivateDir::open, PrivateDir::open)
+    }
+
+    /// As [`PrivateDir::open_itself`]; it is created if needed, with its parent, in a directory of
+    /// the user's own: others may write to it as well, but not rename this one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PrivateDir::open_itself`], and that it cannot be created.
+    pub fn make_itself(path: &Path) -> io::Result<PrivateDir> {
+        PrivateDir::make_in(path, PrivateDir::open_itself, PrivateDir::parent)
+    }
+
+    fn make_in(path: &Path, open: Open, open_parent: Open) -> io::Result<PrivateDir> {
+        let Some((parent, name)) = path.parent().zip(path.file_name()) else { return open(path) };
         if path.exists() {
-            return PrivateDir::open(path);
+            return open(path);
         }
         let parent = match parent.parent().zip(parent.file_name()) {
-            Some((above, name)) if !parent.exists() => {
-                PrivateDir::open(above)?.sub(Path::new(name))?
-            }
-            _ => PrivateDir::open(parent)?,
+            Some((above, name)) if !parent.exists() => open_parent(above)?.sub(Path::new(name))?,
+            _ => open_parent(parent)?,
         };
         parent.sub(Path::new(name))
+    }
+
+    /// The directory with this path, for creating another one in it.
+    fn parent(path: &Path) -> io::Result<PrivateDir> {
+        let whole = path.canonicalize()?;
+        let directory = open_directory(&whole)?;
+        if directory.metadata()?.uid() != os::uid() {
+            return Err(io::Error::other("its parent directory belongs to another user"));
+        }
+        whole.ancestors().try_for_each(safe_parent)?;
+        Ok(PrivateDir(directory))
     }
 
     /// A subdirectory, which is created if needed.
@@ -75,8 +113,7 @@ impl PrivateDir {
     }
 
     fn ours(path: &Path) -> io::Result<PrivateDir> {
-        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        let directory = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let directory = open_directory(path)?;
         if is_ours(&directory.metadata()?) { Ok(PrivateDir(directory)) } else { Err(not_ours()) }
     }
 
@@ -98,6 +135,11 @@ impl PrivateDir {
         } else {
             Err(io::Error::other("not a file of this user"))
         }
+    }
+
+    /// A path to the directory, independent of its own path.
+    pub fn entries(&self) -> PathBuf {
+        self.path(Path::new("."))
     }
 
     /// Links a file of [`tempfile::tempfile_in`] under a name, replacing an existing one.
@@ -133,6 +175,13 @@ impl PrivateDir {
             _ => Ok(()),
         }
     }
+}
+
+type Open = fn(&Path) -> io::Result<PrivateDir>;
+
+fn open_directory(path: &Path) -> io::Result<File> {
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 fn not_ours() -> io::Error {
@@ -193,7 +242,7 @@ mod tests {
         assert!(directory.sub(Path::new("directory")).is_err());
         directory.leave_empty(Path::new("dangling")).unwrap();
         assert!(!path("away/new").exists());
-        let file = tempfile::tempfile_in(directory.path(Path::new("."))).unwrap();
+        let file = tempfile::tempfile_in(directory.entries()).unwrap();
         directory.name(&file, Path::new("link")).unwrap();
         assert_eq!(fs::read(path("away/file")).unwrap(), b"secret");
         assert_eq!(directory.file(Path::new("link")).unwrap().1.len(), 0);

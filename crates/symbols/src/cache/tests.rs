@@ -1,11 +1,13 @@
 //! Cache files: which are used, stored and removed.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use std::sync::Arc;
 
 use super::*;
+use sys::os::uid;
+
 use crate::SymbolOptions;
 use crate::address_frames::AddressFrames;
 use crate::headers::Headers;
@@ -19,6 +21,12 @@ fn cache(size: u64) -> (tempfile::TempDir, Cache) {
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::at(dir.path().join("cache/prof"), size);
     (dir, cache)
+}
+
+impl Cache {
+    fn path(&self, key: &CacheKey) -> PathBuf {
+        self.dir.join(file_name(key))
+    }
 }
 
 fn frames(addresses: &[u64]) -> FrameEncoder {
@@ -61,6 +69,78 @@ fn only_files_of_the_user_are_read() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     assert!(cache.load(&key).is_none());
+}
+
+/// True if a cache in this directory keeps what it stores.
+fn keeps(dir: &Path) -> bool {
+    let cache = Cache::at(dir.to_owned(), 1 << 20);
+    cache.store(&key("abcd1234"), &frames(&[7]));
+    cache.load(&key("abcd1234")).is_some()
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_directory_that_others_can_replace_is_not_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::create_dir_all(path("above/cache")).unwrap();
+    assert!(keeps(&path("above/cache/prof")));
+    // (directory, mode, for an existing cache, for a new one)
+    for (directory, mode, old, new) in [
+        ("above/cache/prof", 0o770, false, true),
+        ("above/cache/prof", 0o702, false, true),
+        ("above/cache", 0o770, true, true),
+        ("above/cache", 0o702, false, false),
+        ("above/cache", 0o1777, true, true),
+        ("above", 0o777, false, false),
+        ("above", 0o1777, true, true),
+    ] {
+        set_mode(&path(directory), mode);
+        let what = format!("{directory} {mode:o}");
+        assert_eq!(keeps(&path("above/cache/prof")), old, "{what}");
+        assert_eq!(keeps(&path("above/cache/another")), new, "{what}");
+        assert_eq!(path("above/cache/another").exists(), new, "{what}");
+        set_mode(&path(directory), 0o700);
+        let _ = fs::remove_dir_all(path("above/cache/another"));
+    }
+}
+
+#[test]
+fn links_to_a_directory_are_followed_but_no_link_in_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::create_dir(path("home")).unwrap();
+    fs::create_dir(path("away")).unwrap();
+    symlink("../away", path("home/prof")).unwrap();
+    assert!(!keeps(&path("home/prof")));
+    symlink("../away/new", path("home/dangling")).unwrap();
+    assert!(!keeps(&path("home/dangling")));
+    assert_eq!(fs::read_dir(path("away")).unwrap().count(), 0);
+    // The home itself may be one.
+    symlink("away", path("link")).unwrap();
+    assert!(keeps(&path("link/prof")));
+    assert!(path("away/prof").is_dir());
+    // Not that of a directory which others can replace.
+    set_mode(&path("away"), 0o707);
+    assert!(!keeps(&path("link/prof")));
+}
+
+#[test]
+fn a_path_through_a_directory_of_another_user_is_not_used() {
+    if uid() != 0 {
+        return sys::testing::skip("only root can give directories away");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::create_dir_all(path("theirs/mine/prof")).unwrap();
+    assert!(keeps(&path("theirs/mine/prof")));
+    std::os::unix::fs::chown(path("theirs"), Some(1), None).unwrap();
+    assert!(!keeps(&path("theirs/mine/prof")));
+    assert!(!keeps(&path("theirs/mine/new")));
+    assert_eq!(fs::read_dir(path("theirs/mine")).unwrap().count(), 1);
 }
 
 #[test]
