@@ -78,7 +78,6 @@ const OPENS: &[(&str, &str)] = &[
     ("src/sampler/target.rs", "the kernel's, in a cgroup"),
     ("src/sampler/tracefs.rs", "the kernel's, in tracefs"),
     ("src/sampler/tracepoint.rs", "the kernel's, in tracefs"),
-    ("crates/symbols/src/cache.rs", "in a directory that only the user can change"),
     ("crates/symbols/src/kernel.rs", "the kernel's, in sysfs"),
     ("crates/symbols/src/private.rs", "in a directory that only the user can change"),
     ("src/report/advice/packages.rs", "root's, in /etc"),
@@ -179,9 +178,6 @@ fn table() -> BTreeMap<String, BTreeSet<String>> {
     .collect()
 }
 
-/// `crates/sys` as Cargo names it.
-const PREFIX: &str = "prof-";
-
 /// Dependencies between the packages of the workspace, by the names of their directories.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = std::process::Command::new(env!("CARGO"))
@@ -192,14 +188,22 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
-    let own = |name: &str| name.strip_prefix(PREFIX).map(str::to_owned);
+    let directory = |package: &serde_json::Value| {
+        let below = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
+        let manifest = Path::new(package["manifest_path"].as_str()?);
+        let directory = manifest.strip_prefix(below).ok()?.parent()?;
+        Some(directory.to_str()?.to_owned())
+    };
+    let named = |package: &serde_json::Value| {
+        Some((package["name"].as_str()?.to_owned(), directory(package)?))
+    };
+    let own: BTreeMap<String, String> = packages.iter().filter_map(named).collect();
     let uses = |package: &serde_json::Value| -> BTreeSet<String> {
         let all = package["dependencies"].as_array().unwrap();
         let normal = all.iter().filter(|d| d["kind"].is_null());
-        normal.filter_map(|d| own(d["name"].as_str().unwrap())).collect()
+        normal.filter_map(|d| own.get(d["name"].as_str().unwrap()).cloned()).collect()
     };
-    let named = |package: &serde_json::Value| own(package["name"].as_str().unwrap());
-    packages.iter().filter_map(|p| Some((named(p)?, uses(p)))).collect()
+    packages.iter().filter_map(|p| Some((directory(p)?, uses(p)))).collect()
 }
 
 #[test]

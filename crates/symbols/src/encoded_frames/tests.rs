@@ -175,7 +175,7 @@ fn an_answer_is_that_to_its_request() {
 fn the_deepest_chains_keep_their_ends() {
     let deep: Chain =
         (0..MAX_DEPTH as u32 + 50).map(|i| (format!("f{i}"), String::new(), i)).collect();
-    let parsed = parse(&file(&[7], &[deep.clone()])).unwrap().unwrap();
+    let parsed = parse(&file(&[7], std::slice::from_ref(&deep))).unwrap().unwrap();
     let kept = chain_at(&parsed, 7).unwrap();
     assert_eq!(kept.len(), MAX_DEPTH);
     assert_eq!(kept[..MAX_DEPTH - 1], deep[..MAX_DEPTH - 1]);

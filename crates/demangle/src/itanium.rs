@@ -10,11 +10,9 @@ mod parse;
 mod print;
 mod types;
 
+use crate::{DemangleError, Detail};
 use parse::Parser;
 use print::Printer;
-
-/// Longest demangled name in bytes. A mangled name of a few bytes can expand to gigabytes.
-pub const MAX_NAME: usize = 16 << 10;
 
 /// Most steps for each byte of a mangled name, plus a constant. The names of libstdc++ and LLVM
 /// need 8 for a byte at most.
@@ -22,32 +20,32 @@ const STEPS: (usize, usize) = (64, 4096);
 
 /// The demangled name would be too long, or take too many steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong;
+struct TooLong;
 
-/// Cause of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mangled {
-    /// The name is not mangled.
-    Not,
-    /// The demangled name exceeds the limits.
-    TooMuch,
-}
-
-/// The demangled form of a name, with parameters and results if `all`.
-pub fn demangle(name: &str, all: bool) -> Result<String, Mangled> {
+/// Demangles a name of C++, or of another language that has the same scheme.
+///
+/// Suffixes of compilers (`.constprop.0`) and of linkers (`@VERSION`) are left out.
+///
+/// # Errors
+///
+/// The name is not one of this scheme, or its demangled form is too long.
+///
+/// ```
+/// use bounded_demangle::{Detail, itanium};
+///
+/// assert_eq!(itanium::demangle("_ZN3foo3barEi", Detail::Full).unwrap(), "foo::bar(int)");
+/// assert_eq!(itanium::demangle("_ZN3foo3barEi", Detail::Name).unwrap(), "foo::bar");
+/// ```
+pub fn demangle(name: &str, detail: Detail) -> Result<String, DemangleError> {
     let mut parser = Parser::new(name);
-    let whole = parser.mangled().ok_or(Mangled::Not)?;
+    let whole = parser.mangled().ok_or(DemangleError::NotMangled)?;
     let suffix = parser.rest();
-    // Suffixes of compilers, such as `.constprop.0` and `.cold`, and of linkers (`@VERSION`) are
-    // allowed.
     if !matches!(suffix.first(), None | Some(b'.' | b'@')) {
-        return Err(Mangled::Not);
+        return Err(DemangleError::NotMangled);
     }
     let steps = name.len().saturating_mul(STEPS.0).saturating_add(STEPS.1);
-    Printer::print(&parser, whole, all, steps).map_err(|TooLong| Mangled::TooMuch)
+    Printer::print(&parser, whole, detail, steps).map_err(|TooLong| DemangleError::TooLong)
 }
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-pub use tests::explosive;

@@ -3,9 +3,10 @@
 
 mod expressions;
 
+use super::TooLong;
 use super::node::{CONST, Id, NameNode, Qualifiers, RESTRICT, Reference, Throws, VOLATILE};
 use super::parse::Parser;
-use super::{MAX_NAME, TooLong};
+use crate::{Detail, MAX_LENGTH};
 
 type Printed = Result<(), TooLong>;
 
@@ -31,16 +32,16 @@ impl<'a, 'p> Printer<'a, 'p> {
     pub fn print(
         parser: &'p Parser<'a>,
         whole: Id,
-        all: bool,
+        detail: Detail,
         steps: usize,
     ) -> Result<String, TooLong> {
-        let mut of = whole;
-        while let &NameNode::Special(_, what) = &parser.nodes[of as usize] {
-            of = what;
+        let mut function = whole;
+        while let &NameNode::Special(_, inner) = &parser.nodes[function as usize] {
+            function = inner;
         }
         let mut printer = Printer {
             parser,
-            bare: (!all).then_some(of),
+            bare: (detail == Detail::Name).then_some(function),
             out: String::new(),
             steps,
             depth: 0,
@@ -61,7 +62,7 @@ impl<'a, 'p> Printer<'a, 'p> {
     }
 
     fn text(&mut self, text: &str) -> Printed {
-        if self.out.len() + text.len() > MAX_NAME {
+        if self.out.len() + text.len() > MAX_LENGTH {
             return Err(TooLong);
         }
         self.out.push_str(text);

@@ -45,11 +45,11 @@ fn names_are_as_in_the_source() {
         ("_D1a10__T1fS21bZ1fFZv", "a.f!(b).f", "a.f!(b).f()"),
     ];
     for (name, short, full) in cases {
-        assert_eq!(demangle(name, false).as_deref(), Ok(short), "{name}");
-        assert_eq!(demangle(name, true).as_deref(), Ok(full), "{name}");
+        assert_eq!(demangle(name, Detail::Name).as_deref(), Ok(short), "{name}");
+        assert_eq!(demangle(name, Detail::Full).as_deref(), Ok(full), "{name}");
     }
     for plain in ["_D", "_DYNAMIC", "_D3", "_D3fo", "_D0", "_D3foo", "_D3fooQ", "_D3fooFQbZv"] {
-        assert_eq!(demangle(plain, true), Err(Mangled::Not), "{plain}");
+        assert_eq!(demangle(plain, Detail::Full), Err(DemangleError::NotMangled), "{plain}");
     }
 }
 
@@ -68,15 +68,15 @@ fn a_name_that_expands_too_far_stays_mangled() {
         last = at;
     }
     name.push_str("Zv");
-    assert_eq!(demangle(&name, true), Err(Mangled::TooMuch), "{name}");
-    assert_eq!(demangle(&name, false), Err(Mangled::TooMuch));
+    assert_eq!(demangle(&name, Detail::Full), Err(DemangleError::TooLong), "{name}");
+    assert_eq!(demangle(&name, Detail::Name), Err(DemangleError::TooLong));
     let deep = format!("_D1fF{}iZv", "P".repeat(100_000));
-    assert_eq!(demangle(&deep, true), Err(Mangled::TooMuch));
+    assert_eq!(demangle(&deep, Detail::Full), Err(DemangleError::TooLong));
     let deep = format!("_D{}", "__T1aS".repeat(10_000));
-    assert!(demangle(&deep, true).is_err());
+    assert!(demangle(&deep, Detail::Full).is_err());
     // Each length may be any part of its digits.
     let many = format!("_D1f{}Z", "__T1aS1111111111".repeat(60));
-    assert!(demangle(&many, true).is_err());
+    assert!(demangle(&many, Detail::Full).is_err());
 }
 
 fn to_base26(mut n: usize) -> String {
@@ -92,8 +92,8 @@ fn to_base26(mut n: usize) -> String {
 proptest! {
     #[test]
     fn any_text_takes_bounded_time(text in "_D[0-9]{1,2}[a-zA-Z0-9_]{0,400}") {
-        if let Ok(name) = demangle(&text, true) {
-            prop_assert!(name.len() <= MAX_NAME);
+        if let Ok(name) = demangle(&text, Detail::Full) {
+            prop_assert!(name.len() <= MAX_LENGTH);
         }
     }
 
@@ -101,6 +101,6 @@ proptest! {
     fn mixed_parts_take_bounded_time(
         parts in proptest::collection::vec("1a|__T1a|S|T|V|H|Q[A-Z]?[b-z]|i|Ai|F|Z|FZ|MF|D|B3|a2_6162|[0-9]", 0..200)
     ) {
-        let _ = demangle(&format!("_D1a{}", parts.concat()), true);
+        let _ = demangle(&format!("_D1a{}", parts.concat()), Detail::Full);
     }
 }

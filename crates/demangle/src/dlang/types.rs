@@ -1,7 +1,7 @@
 //! Types, and the parameters of functions.
 
 use super::{Demangler, Result};
-use crate::itanium::Mangled;
+use crate::DemangleError;
 
 impl Demangler<'_> {
     /// True if the type of a function begins at this position.
@@ -14,7 +14,7 @@ impl Demangler<'_> {
     }
 
     fn type_here(&mut self) -> Result {
-        let kind = self.peek().ok_or(Mangled::Not)?;
+        let kind = self.peek().ok_or(DemangleError::NotMangled)?;
         if let Some(name) = basic(kind) {
             self.at += 1;
             return self.push(name);
@@ -35,7 +35,7 @@ impl Demangler<'_> {
                 b'g' => self.wrapped("inout("),
                 b'h' => self.wrapped("__vector("),
                 b'n' => self.push("typeof(*null)"),
-                _ => Err(Mangled::Not),
+                _ => Err(DemangleError::NotMangled),
             },
             b'A' => {
                 self.a_type()?;
@@ -80,9 +80,9 @@ impl Demangler<'_> {
             b'z' => match self.next()? {
                 b'i' => self.push("cent"),
                 b'k' => self.push("ucent"),
-                _ => Err(Mangled::Not),
+                _ => Err(DemangleError::NotMangled),
             },
-            _ => Err(Mangled::Not),
+            _ => Err(DemangleError::NotMangled),
         }
     }
 
@@ -108,7 +108,7 @@ impl Demangler<'_> {
         let from = self.at;
         // Otherwise it would contain itself.
         if from >= self.last_reference {
-            return Err(Mangled::Not);
+            return Err(DemangleError::NotMangled);
         }
         let target = self.reference()?;
         let back = std::mem::replace(&mut self.at, target);
@@ -140,7 +140,7 @@ impl Demangler<'_> {
             b'W' => "extern(Windows) ",
             b'R' => "extern(C++) ",
             b'Y' => "extern(Objective-C) ",
-            _ => return Err(Mangled::Not),
+            _ => return Err(DemangleError::NotMangled),
         })
     }
 
@@ -160,7 +160,7 @@ impl Demangler<'_> {
                 Some(b'm') => "@live ",
                 // Those of the first parameter.
                 Some(b'g' | b'h' | b'k' | b'n') => break,
-                _ => return Err(Mangled::Not),
+                _ => return Err(DemangleError::NotMangled),
             };
             self.step()?;
             self.at += 2;

@@ -8,7 +8,7 @@
 mod types;
 mod values;
 
-use super::itanium::{MAX_NAME, Mangled};
+use crate::{DemangleError, Detail, MAX_LENGTH};
 
 /// Most steps for each byte of a mangled name, plus a constant, as for C++.
 const STEPS: (usize, usize) = (64, 4096);
@@ -16,8 +16,19 @@ const STEPS: (usize, usize) = (64, 4096);
 /// Deepest nesting of types and names.
 const MAX_DEPTH: usize = 256;
 
-/// The demangled form of a name, with parameters if `all`.
-pub fn demangle(name: &str, all: bool) -> Result<String, Mangled> {
+/// Demangles a name of D.
+///
+/// # Errors
+///
+/// The name is not one of D, or its demangled form is too long.
+///
+/// ```
+/// use bounded_demangle::{Detail, dlang};
+///
+/// let name = "_D5dlang6Worker3runMFdZv";
+/// assert_eq!(dlang::demangle(name, Detail::Full).unwrap(), "dlang.Worker.run(double)");
+/// ```
+pub fn demangle(name: &str, detail: Detail) -> Result<String, DemangleError> {
     if name == "_Dmain" {
         return Ok("D main".to_owned());
     }
@@ -27,7 +38,7 @@ pub fn demangle(name: &str, all: bool) -> Result<String, Mangled> {
         at: 0,
         out: String::new(),
         base: 0,
-        all,
+        detail,
         steps,
         depth: 0,
         last_reference: usize::MAX,
@@ -36,7 +47,7 @@ pub fn demangle(name: &str, all: bool) -> Result<String, Mangled> {
     // Suffixes of compilers and of linkers (`@VERSION`).
     match demangler.peek() {
         None | Some(b'.' | b'@') => Ok(demangler.out),
-        Some(_) => Err(Mangled::Not),
+        Some(_) => Err(DemangleError::NotMangled),
     }
 }
 
@@ -46,7 +57,7 @@ pub fn is_mangled(name: &str) -> bool {
     rest.is_some_and(|rest| rest == b"main" || rest.first().is_some_and(u8::is_ascii_digit))
 }
 
-type Result<T = (), E = Mangled> = std::result::Result<T, E>;
+type Result<T = (), E = DemangleError> = std::result::Result<T, E>;
 
 struct Demangler<'a> {
     name: &'a [u8],
@@ -55,8 +66,7 @@ struct Demangler<'a> {
     out: String,
     /// Start of the current qualified name in the output.
     base: usize,
-    /// Writes parameters, too.
-    all: bool,
+    detail: Detail,
     /// Steps that are left.
     steps: usize,
     depth: usize,
@@ -74,7 +84,7 @@ impl<'a> Demangler<'a> {
     }
 
     fn next(&mut self) -> Result<u8> {
-        let byte = self.peek().ok_or(Mangled::Not)?;
+        let byte = self.peek().ok_or(DemangleError::NotMangled)?;
         self.at += 1;
         Ok(byte)
     }
@@ -87,15 +97,15 @@ impl<'a> Demangler<'a> {
     }
 
     fn push(&mut self, text: &str) -> Result {
-        if self.out.len() + text.len() > MAX_NAME {
-            return Err(Mangled::TooMuch);
+        if self.out.len() + text.len() > MAX_LENGTH {
+            return Err(DemangleError::TooLong);
         }
         self.out.push_str(text);
         Ok(())
     }
 
     fn step(&mut self) -> Result {
-        self.steps = self.steps.checked_sub(1).ok_or(Mangled::TooMuch)?;
+        self.steps = self.steps.checked_sub(1).ok_or(DemangleError::TooLong)?;
         Ok(())
     }
 
@@ -103,7 +113,7 @@ impl<'a> Demangler<'a> {
     fn nested<T>(&mut self, part: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.step()?;
         if self.depth >= MAX_DEPTH {
-            return Err(Mangled::TooMuch);
+            return Err(DemangleError::TooLong);
         }
         self.depth += 1;
         let done = part(self);
@@ -120,12 +130,13 @@ impl<'a> Demangler<'a> {
 
     fn number(&mut self) -> Result<usize> {
         if !self.peek().is_some_and(|b| b.is_ascii_digit()) {
-            return Err(Mangled::Not);
+            return Err(DemangleError::NotMangled);
         }
         let mut number = 0usize;
         while let Some(digit) = self.peek().filter(u8::is_ascii_digit) {
-            let shifted = number.checked_mul(10).ok_or(Mangled::Not)?;
-            number = shifted.checked_add(usize::from(digit - b'0')).ok_or(Mangled::Not)?;
+            let shifted = number.checked_mul(10).ok_or(DemangleError::NotMangled)?;
+            number =
+                shifted.checked_add(usize::from(digit - b'0')).ok_or(DemangleError::NotMangled)?;
             self.at += 1;
         }
         Ok(number)
@@ -136,7 +147,7 @@ impl<'a> Demangler<'a> {
     fn reference(&mut self) -> Result<usize> {
         let from = self.at;
         if !self.take("Q") {
-            return Err(Mangled::Not);
+            return Err(DemangleError::NotMangled);
         }
         let mut distance = 0usize;
         loop {
@@ -144,13 +155,13 @@ impl<'a> Demangler<'a> {
             let (digit, is_last) = match byte {
                 b'a'..=b'z' => (byte - b'a', true),
                 b'A'..=b'Z' => (byte - b'A', false),
-                _ => return Err(Mangled::Not),
+                _ => return Err(DemangleError::NotMangled),
             };
-            let shifted = distance.checked_mul(26).ok_or(Mangled::Not)?;
-            distance = shifted.checked_add(digit.into()).ok_or(Mangled::Not)?;
+            let shifted = distance.checked_mul(26).ok_or(DemangleError::NotMangled)?;
+            distance = shifted.checked_add(digit.into()).ok_or(DemangleError::NotMangled)?;
             if is_last {
                 let target = from.checked_sub(distance).filter(|_| distance > 0);
-                return target.ok_or(Mangled::Not);
+                return target.ok_or(DemangleError::NotMangled);
             }
         }
     }
@@ -158,7 +169,7 @@ impl<'a> Demangler<'a> {
     /// `_D`, a qualified name, and a type, which is not shown, or `Z`.
     fn mangled(&mut self) -> Result {
         if !self.take("_D") {
-            return Err(Mangled::Not);
+            return Err(DemangleError::NotMangled);
         }
         self.qualified(true)?;
         if !self.take("Z") {
@@ -221,9 +232,9 @@ impl<'a> Demangler<'a> {
         };
         let read = parameters();
         match read {
-            Err(Mangled::TooMuch) => return Err(Mangled::TooMuch),
+            Err(DemangleError::TooLong) => return Err(DemangleError::TooLong),
             Ok(()) if !matches!(self.peek(), None | Some(b'.' | b'@')) => {
-                if !self.all {
+                if self.detail == Detail::Name {
                     self.out.truncate(length);
                 }
             }
@@ -276,7 +287,11 @@ impl<'a> Demangler<'a> {
         }
         loop {
             let length = self.number()?;
-            let name = self.rest().get(..length).filter(|_| length > 0).ok_or(Mangled::Not)?;
+            let name = self
+                .rest()
+                .get(..length)
+                .filter(|_| length > 0)
+                .ok_or(DemangleError::NotMangled)?;
             if length >= 5 && (name.starts_with(b"__T") || name.starts_with(b"__U")) {
                 return self.template(Some(length));
             }
@@ -302,8 +317,8 @@ impl<'a> Demangler<'a> {
 
     /// A name of this length; some of the compiler's own are shown as in the source.
     fn word(&mut self, length: usize) -> Result {
-        let word = self.rest().get(..length).ok_or(Mangled::Not)?;
-        let word = std::str::from_utf8(word).map_err(|_| Mangled::Not)?;
+        let word = self.rest().get(..length).ok_or(DemangleError::NotMangled)?;
+        let word = std::str::from_utf8(word).map_err(|_| DemangleError::NotMangled)?;
         self.at += length;
         let of_what = match word {
             "__ctor" => return self.push("this"),
@@ -321,8 +336,8 @@ impl<'a> Demangler<'a> {
         }
         // The dot.
         self.out.pop();
-        if self.out.len() + of_what.len() > MAX_NAME {
-            return Err(Mangled::TooMuch);
+        if self.out.len() + of_what.len() > MAX_LENGTH {
+            return Err(DemangleError::TooLong);
         }
         self.out.insert_str(self.base, of_what);
         Ok(())
@@ -333,14 +348,14 @@ impl<'a> Demangler<'a> {
         let from = self.at;
         self.at += "__T".len();
         if !self.is_name(self.at) || self.peek() == Some(b'0') {
-            return Err(Mangled::Not);
+            return Err(DemangleError::NotMangled);
         }
         self.nested(Self::identifier)?;
         self.push("!(")?;
         self.nested(Self::template_arguments)?;
         self.push(")")?;
         let matches = length.is_none_or(|length| self.at - from == length);
-        if matches { Ok(()) } else { Err(Mangled::Not) }
+        if matches { Ok(()) } else { Err(DemangleError::NotMangled) }
     }
 
     fn template_arguments(&mut self) -> Result {
@@ -366,11 +381,11 @@ impl<'a> Demangler<'a> {
                 }
                 b'X' => {
                     let length = self.number()?;
-                    let text = self.rest().get(..length).ok_or(Mangled::Not)?;
+                    let text = self.rest().get(..length).ok_or(DemangleError::NotMangled)?;
                     self.at += length;
-                    self.push(std::str::from_utf8(text).map_err(|_| Mangled::Not)?)?;
+                    self.push(std::str::from_utf8(text).map_err(|_| DemangleError::NotMangled)?)?;
                 }
-                _ => return Err(Mangled::Not),
+                _ => return Err(DemangleError::NotMangled),
             }
         }
         Ok(())
@@ -399,15 +414,15 @@ impl<'a> Demangler<'a> {
             } else if self.rest().starts_with(b"_D") && self.is_name(start + 2) {
                 self.mangled()
             } else {
-                Err(Mangled::Not)
+                Err(DemangleError::NotMangled)
             };
             match read {
-                Err(Mangled::TooMuch) => return Err(Mangled::TooMuch),
+                Err(DemangleError::TooLong) => return Err(DemangleError::TooLong),
                 Ok(()) if length.is_none_or(|length| self.at - start == length) => return Ok(()),
                 _ => self.out.truncate(written),
             }
         }
-        Err(Mangled::Not)
+        Err(DemangleError::NotMangled)
     }
 }
 

@@ -2,19 +2,34 @@
 //! between them, other characters as `$` and two hexadecimal digits, and a number that the compiler
 //! adds.
 
-use super::itanium::{MAX_NAME, Mangled};
+use crate::{DemangleError, Detail, MAX_LENGTH};
 
-/// The demangled form of a name. The compiler's number distinguishes equal names in one module; it
-/// changes from one build to the next, and is only written if `all`, or where there is no other
-/// name (`fun_123`).
-pub fn demangle(name: &str, all: bool) -> Result<String, Mangled> {
-    let rest = name.strip_prefix("caml").filter(|_| is_mangled(name)).ok_or(Mangled::Not)?;
-    if rest.len() > MAX_NAME {
-        return Err(Mangled::TooMuch);
+/// Demangles a name of OCaml.
+///
+/// The compiler's number distinguishes equal names in one module; it changes from one build to the
+/// next, and is only written with [`Detail::Full`], or where there is no other name (`fun_123`).
+///
+/// # Errors
+///
+/// The name is not one of OCaml, or too long.
+///
+/// ```
+/// use bounded_demangle::{Detail, ocaml};
+///
+/// assert_eq!(ocaml::demangle("camlStdlib__List__map_123", Detail::Name).unwrap(), "Stdlib.List.map");
+/// ```
+pub fn demangle(name: &str, detail: Detail) -> Result<String, DemangleError> {
+    let rest =
+        name.strip_prefix("caml").filter(|_| is_mangled(name)).ok_or(DemangleError::NotMangled)?;
+    if rest.len() > MAX_LENGTH {
+        return Err(DemangleError::TooLong);
     }
     // A version of the symbol.
     let rest = rest.split('@').next().unwrap_or_default();
-    let rest = if all { rest } else { without_number(rest) };
+    let rest = match detail {
+        Detail::Full => rest,
+        Detail::Name => without_number(rest),
+    };
     let bytes = rest.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -33,7 +48,7 @@ pub fn demangle(name: &str, all: bool) -> Result<String, Mangled> {
         out.push(byte);
         at += length;
     }
-    String::from_utf8(out).map_err(|_| Mangled::Not)
+    String::from_utf8(out).map_err(|_| DemangleError::NotMangled)
 }
 
 /// True if `name` looks like the name of a function of an OCaml module; the run-time system's own
@@ -82,13 +97,13 @@ mod tests {
             ("camlA__f$zz_3", "A.f$zz", "A.f$zz_3"),
         ];
         for (name, short, full) in cases {
-            assert_eq!(demangle(name, false).as_deref(), Ok(short), "{name}");
-            assert_eq!(demangle(name, true).as_deref(), Ok(full), "{name}");
+            assert_eq!(demangle(name, Detail::Name).as_deref(), Ok(short), "{name}");
+            assert_eq!(demangle(name, Detail::Full).as_deref(), Ok(full), "{name}");
         }
         for plain in ["caml_alloc", "caml", "camlp4", "camlHello", "camelCase__x", "caml_curry2"] {
-            assert_eq!(demangle(plain, false), Err(Mangled::Not), "{plain}");
+            assert_eq!(demangle(plain, Detail::Name), Err(DemangleError::NotMangled), "{plain}");
         }
         // No text.
-        assert_eq!(demangle("camlA__$ff$fe", false), Err(Mangled::Not));
+        assert_eq!(demangle("camlA__$ff$fe", Detail::Name), Err(DemangleError::NotMangled));
     }
 }

@@ -1,7 +1,7 @@
 //! Values as arguments of templates.
 
 use super::{Demangler, Result};
-use crate::itanium::Mangled;
+use crate::DemangleError;
 
 impl Demangler<'_> {
     /// A value of the type `name`, whose mangled form begins with `kind`.
@@ -10,13 +10,13 @@ impl Demangler<'_> {
     }
 
     fn value_here(&mut self, name: &str, kind: u8) -> Result {
-        match self.peek().ok_or(Mangled::Not)? {
+        match self.peek().ok_or(DemangleError::NotMangled)? {
             // Early compilers omit the `i`.
             b'0'..=b'9' => return self.integer(kind),
             b'f' => {
                 self.at += 1;
                 let is_symbol = self.rest().starts_with(b"_D") && self.is_name(self.at + 2);
-                return if is_symbol { self.mangled() } else { Err(Mangled::Not) };
+                return if is_symbol { self.mangled() } else { Err(DemangleError::NotMangled) };
             }
             _ => {}
         }
@@ -32,7 +32,7 @@ impl Demangler<'_> {
                 self.real()?;
                 self.push("+")?;
                 if !self.take("c") {
-                    return Err(Mangled::Not);
+                    return Err(DemangleError::NotMangled);
                 }
                 self.real()?;
                 self.push("i")
@@ -55,7 +55,7 @@ impl Demangler<'_> {
                 self.push(name)?;
                 self.list(count, ["(", ")"], |s| s.value("", 0))
             }
-            _ => Err(Mangled::Not),
+            _ => Err(DemangleError::NotMangled),
         }
     }
 
@@ -95,7 +95,7 @@ impl Demangler<'_> {
             _ => {
                 let digits = self.rest().iter().take_while(|b| b.is_ascii_digit()).count();
                 if digits == 0 {
-                    return Err(Mangled::Not);
+                    return Err(DemangleError::NotMangled);
                 }
                 self.at += digits;
                 self.push(&String::from_utf8_lossy(&self.name[from..self.at]))?;
@@ -131,7 +131,7 @@ impl Demangler<'_> {
             count += 1;
         }
         if count == 0 || !self.take("P") {
-            return Err(Mangled::Not);
+            return Err(DemangleError::NotMangled);
         }
         digits.push('p');
         if self.take("N") {
@@ -148,15 +148,15 @@ impl Demangler<'_> {
     fn string(&mut self, width: u8) -> Result {
         let length = self.number()?;
         if !self.take("_") {
-            return Err(Mangled::Not);
+            return Err(DemangleError::NotMangled);
         }
         self.push("\"")?;
         for _ in 0..length {
             self.step()?;
             let digits = self.rest().get(..2).and_then(|two| std::str::from_utf8(two).ok());
             let digits = digits.filter(|two| two.bytes().all(|b| b.is_ascii_hexdigit()));
-            let digits = digits.ok_or(Mangled::Not)?;
-            let byte = u8::from_str_radix(digits, 16).map_err(|_| Mangled::Not)?;
+            let digits = digits.ok_or(DemangleError::NotMangled)?;
+            let byte = u8::from_str_radix(digits, 16).map_err(|_| DemangleError::NotMangled)?;
             self.at += 2;
             match byte {
                 b'\t' => self.push("\\t")?,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::MAX_LENGTH;
 
 /// A name in which each argument contains the previous one twice.
 fn doubled(times: usize) -> String {
@@ -27,11 +28,6 @@ fn substitution(n: usize) -> String {
     }
 }
 
-/// A name of few bytes that expands beyond the limit.
-pub fn explosive(times: usize) -> String {
-    doubled(times)
-}
-
 /// Number of steps of printing a name, and its length.
 fn cost(name: &str) -> (usize, usize) {
     let mut parser = Parser::new(name);
@@ -41,7 +37,7 @@ fn cost(name: &str) -> (usize, usize) {
     let mut most = all;
     while least < most {
         let steps = (least + most) / 2;
-        match Printer::print(&parser, whole, true, steps) {
+        match Printer::print(&parser, whole, Detail::Full, steps) {
             Ok(_) => most = steps,
             Err(TooLong) => least = steps + 1,
         }
@@ -88,7 +84,7 @@ fn names_are_written_as_c_plus_plus_filt_does() {
         ("_ZN3foo3barEi@GLIBCXX_3.4", "foo::bar(int)"),
     ];
     for (mangled, readable) in cases {
-        assert_eq!(demangle(mangled, true).as_deref(), Ok(readable), "{mangled}");
+        assert_eq!(demangle(mangled, Detail::Full).as_deref(), Ok(readable), "{mangled}");
     }
 }
 
@@ -101,7 +97,7 @@ fn without_parameters_only_the_function_itself_has_none() {
         ("_ZNK3foo3barEv", "foo::bar"),
     ];
     for (mangled, readable) in cases {
-        assert_eq!(demangle(mangled, false).as_deref(), Ok(readable), "{mangled}");
+        assert_eq!(demangle(mangled, Detail::Name).as_deref(), Ok(readable), "{mangled}");
     }
 }
 
@@ -118,7 +114,7 @@ fn other_names_are_refused() {
         "_Z1fT_",
         "_Z99999999999999999999a",
     ] {
-        assert_eq!(demangle(name, true), Err(Mangled::Not), "{name}");
+        assert_eq!(demangle(name, Detail::Full), Err(DemangleError::NotMangled), "{name}");
     }
 }
 
@@ -127,7 +123,7 @@ fn other_names_are_refused() {
 fn a_name_is_parsed_in_time_proportional_to_its_length() {
     for times in [10, 100, 1000] {
         let open = format!("_ZNSt6vectorIi{}", "SaIjSt6vectorIi".repeat(times));
-        assert_eq!(demangle(&open, true), Err(Mangled::Not));
+        assert_eq!(demangle(&open, Detail::Full), Err(DemangleError::NotMangled));
         let parser = |name: &str| {
             let mut parser = Parser::new(name);
             parser.mangled();
@@ -137,7 +133,7 @@ fn a_name_is_parsed_in_time_proportional_to_its_length() {
     }
     let whole = format!("_ZNSt6vectorIi{}{}v", "SaIjSt6vectorIi".repeat(20), "E".repeat(42));
     assert!(
-        demangle(&whole, true)
+        demangle(&whole, Detail::Full)
             .unwrap()
             .starts_with("void std::vector<int, std::allocator<unsigned")
     );
@@ -146,29 +142,29 @@ fn a_name_is_parsed_in_time_proportional_to_its_length() {
 #[test]
 fn expansion_is_bounded() {
     assert_eq!(
-        demangle(&doubled(1), true).as_deref(),
+        demangle(&doubled(1), Detail::Full).as_deref(),
         Ok("void f<A<int, int>, B<A<int, int>, A<int, int> > >()")
     );
     for times in [10, 20, 100, 1000] {
-        for all in [true, false] {
-            assert_eq!(demangle(&doubled(times), all), Err(Mangled::TooMuch), "{times}");
+        for detail in [Detail::Full, Detail::Name] {
+            assert_eq!(demangle(&doubled(times), detail), Err(DemangleError::TooLong), "{times}");
         }
     }
     // Expansions in expansions.
     let nested = format!("_Z1fIJ{}EEv{}T_{}", "i".repeat(200), "Dp1AI".repeat(5), "E".repeat(5));
-    assert!(demangle(&nested, true).is_ok_and(|name| name.len() <= MAX_NAME));
+    assert!(demangle(&nested, Detail::Full).is_ok_and(|name| name.len() <= MAX_LENGTH));
     let empty = format!("_Z1fIJEJ{}EEvv", "JE".repeat(1000));
-    assert_eq!(demangle(&empty, true).as_deref(), Ok("void f<>()"));
+    assert_eq!(demangle(&empty, Detail::Full).as_deref(), Ok("void f<>()"));
 }
 
 #[test]
 fn truncated_names_are_refused() {
     for name in ["_ZNeqCI", "_Z1fIXf", "_ZN1AC", "_Z1fDF16", "_ZN1ACI", "_Z1fLi"] {
-        assert_eq!(demangle(name, true), Err(Mangled::Not), "{name}");
+        assert_eq!(demangle(name, Detail::Full), Err(DemangleError::NotMangled), "{name}");
     }
     let whole = "_ZN1AIXLi3EEZ1fIJifEEDTcl1gfp_fL0p_EET_EUlvE_E1BCI11CEDp3foo";
     for end in 0..whole.len() {
-        let _ = demangle(&whole[..end], true);
+        let _ = demangle(&whole[..end], Detail::Full);
     }
 }
 
@@ -180,7 +176,7 @@ fn numbers_that_no_compiler_writes_are_refused() {
     {
         for n in huge {
             let name = format!("{before}{n}{behind}");
-            assert_eq!(demangle(&name, true), Err(Mangled::Not), "{name}");
+            assert_eq!(demangle(&name, Detail::Full), Err(DemangleError::NotMangled), "{name}");
         }
     }
 }
@@ -191,9 +187,9 @@ fn deep_names_neither_overflow_the_stack_nor_take_long() {
         ["P", "N", "Z1f", "DTnt", "1AI", "FPF", "St6vectorI", "U1a", "M1A", "Dp", "XL_Z1fI", "Ul"]
     {
         let name = format!("_Z1f{}", deep.repeat(50_000));
-        assert_eq!(demangle(&name, true), Err(Mangled::Not), "{deep}");
+        assert_eq!(demangle(&name, Detail::Full), Err(DemangleError::NotMangled), "{deep}");
     }
-    let pointers = |n| demangle(&format!("_Z1f{}i", "P".repeat(n)), true);
+    let pointers = |n| demangle(&format!("_Z1f{}i", "P".repeat(n)), Detail::Full);
     assert_eq!(pointers(300).unwrap(), format!("f(int{})", "*".repeat(300)));
 }
 
@@ -214,9 +210,9 @@ proptest::proptest! {
     #[test]
     fn any_name_is_written_within_the_limits(pieces in proptest::collection::vec(0..PIECES.len(), 0..60)) {
         let text: String = pieces.iter().map(|&i| PIECES[i]).collect();
-        for all in [true, false] {
-            if let Ok(name) = demangle(&format!("_Z{text}"), all) {
-                proptest::prop_assert!(name.len() <= MAX_NAME);
+        for detail in [Detail::Full, Detail::Name] {
+            if let Ok(name) = demangle(&format!("_Z{text}"), detail) {
+                proptest::prop_assert!(name.len() <= MAX_LENGTH);
             }
         }
     }

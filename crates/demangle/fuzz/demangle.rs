@@ -1,0 +1,18 @@
+//! Mangled names of all languages.
+#![no_main]
+
+use bounded_demangle::{Detail, MAX_LENGTH, demangle, dlang, itanium, ocaml, rust};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let name = String::from_utf8_lossy(data);
+    let all = [demangle, itanium::demangle, dlang::demangle, ocaml::demangle, rust::demangle];
+    for demangle in all {
+        for detail in [Detail::Name, Detail::Full] {
+            if let Ok(text) = demangle(&name, detail) {
+                // `@plt` is added to it.
+                assert!(text.len() <= MAX_LENGTH + 4);
+            }
+        }
+    }
+});
