@@ -180,6 +180,42 @@ fn debug_files_of_another_mount_namespace_are_found() {
     }
 }
 
+/// Only the mount namespace, or the root directory of the process, has the files with the lines of
+/// a program. A link out of that directory leads to no lines.
+#[test]
+fn split_debug_files_of_a_container_are_found() {
+    if !needs(&["unshare", "mount", "chroot", "dwp"]) || !needs_root() {
+        return;
+    }
+    let build =
+        "gcc -O2 -static -gdwarf-4 -gsplit-dwarf -o known-x known.c; mkdir -p files root/mnt out";
+    let parts = "mv known-x *.dwo files/";
+    let package = "dwp -e known-x -o files/known-x.dwp; rm *.dwo; mv known-x files/";
+    let link = "dwp -e known-x -o out/known-x.dwp; rm *.dwo; mv known-x files/
+                ln -s $PWD/out/known-x.dwp files/";
+    let mount =
+        "unshare --mount sh -ec 'mount -t tmpfs none /mnt; cp -r files/. /mnt; /mnt/known-x 1'";
+    let change_root = "cp -r files/. root/mnt; chroot root /mnt/known-x 1";
+    // (the files of the container, how it starts, whether the lines are found)
+    let cases = [
+        (parts, mount, true),
+        (package, mount, true),
+        (parts, change_root, true),
+        (package, change_root, true),
+        (link, change_root, false),
+    ];
+    for (files, start, found) in cases {
+        let dir = temp_dir();
+        std::fs::copy(common::targets::source("known.c"), dir.path().join("known.c")).unwrap();
+        let script = format!("set -e; {build}\n{files}\n{start}; rm -r files; sleep 0.4");
+        let (p, messages) = record(dir.path(), &script);
+        assert_known(&p, &messages);
+        assert!(p.mappings.iter().any(|m| m.file == "/mnt/known-x"), "{:?}", p.mappings);
+        let lines = p.sources.values().any(|(file, line)| file.ends_with("known.c") && *line > 0);
+        assert_eq!(lines, found, "{files}; {start}: {messages}");
+    }
+}
+
 /// The namespace, its file system and its processes are gone when the recording ends.
 #[test]
 fn a_binary_in_another_mount_namespace_has_names() {

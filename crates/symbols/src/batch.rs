@@ -23,9 +23,6 @@ use super::{BinaryOutcome, Outcome, SymbolOptions, demangle, elf, partition};
 /// Time limit for the names of all binaries together.
 const TIME: Duration = Duration::from_secs(600);
 
-/// Stack size of a thread: debug information nests deeply, and so do its parsers.
-pub const STACK: usize = 8 << 20;
-
 /// Some of a group's addresses, which are distinct and ascend.
 struct Task {
     group: usize,
@@ -158,7 +155,7 @@ fn tasks(groups: &[AddressGroup], sources: &[NameSource], jobs: usize) -> Vec<Ta
         }
         let shares = match &sources[group] {
             _ if addresses.is_empty() => Vec::new(),
-            NameSource::Elf(layers) => partition::of(layers, addresses, jobs),
+            NameSource::Elf(layers, _) => partition::of(layers, addresses, jobs),
             _ => vec![addresses],
         };
         tasks.extend(shares.into_iter().map(|addresses| Task { group, addresses }));
@@ -204,7 +201,7 @@ fn run(
     };
     thread::scope(|scope| {
         for _ in 0..jobs.clamp(1, tasks.len().max(1)) {
-            let thread = thread::Builder::new().name("symbolize".into()).stack_size(STACK);
+            let thread = thread::Builder::new().name("symbolize".into()).stack_size(elf::STACK);
             if thread.spawn_scoped(scope, work).is_err() {
                 // No further thread could be created: this one does the work.
                 work();
@@ -227,11 +224,11 @@ fn resolve(
     done: &dyn Fn(usize),
 ) -> TaskResult {
     let resolved = match (source, worker) {
-        (NameSource::Elf(layers), Some(worker)) => {
-            return worker.resolve(layers, addresses, options, done);
+        (NameSource::Elf(layers, opener), Some(worker)) => {
+            return worker.resolve(layers, addresses, options, opener, done);
         }
-        (NameSource::Elf(layers), None) => {
-            let resolved = elf::resolve(layers, addresses, options, done)?;
+        (NameSource::Elf(layers, opener), None) => {
+            let resolved = elf::resolve(layers, addresses, options, opener, done)?;
             return Resolved::new(addresses, resolved);
         }
         (NameSource::Kernel(kernel), _) => {

@@ -32,7 +32,7 @@ impl Binary {
     pub fn find(name: &str, build_id: &str, options: &SymbolOptions) -> Result<Binary, Cause> {
         let found = find(name, build_id, Access::default(), options)?;
         let own = found.layers.last().filter(|_| found.binary).ok_or(Cause::FileMissing)?;
-        let (path, file) = (own.path.clone(), own.file.clone());
+        let (path, file) = (own.place.path.clone(), own.file.clone());
         Ok(Binary { path, file, headers: found.headers, layers: found.layers })
     }
 

@@ -19,11 +19,15 @@ use sys::catch_panic;
 
 use super::address_frames::{AddressFrames, SymbolFrame};
 use super::demangle::{self, Demangler};
+use super::opener::Opener;
 use super::plt::CodeSections;
 use super::source::Layer;
 use super::{SymbolOptions, aliases, diagnose_dwarf, go, split};
 use profile::Cause;
 use sys::mmap;
+
+/// Stack size that [`resolve`] needs: debug information nests deeply, and so do its parsers.
+pub const STACK: usize = 8 << 20;
 
 /// Number of addresses that are resolved between two progress reports.
 const BATCH: usize = 512;
@@ -43,6 +47,7 @@ pub fn resolve(
     layers: &[Layer],
     addresses: &[u64],
     options: &SymbolOptions,
+    opener: &dyn Opener,
     done: &dyn Fn(usize),
 ) -> Result<AddressFrames, Cause> {
     let reported = Cell::new(0);
@@ -55,9 +60,9 @@ pub fn resolve(
     let plain: Vec<Layer> =
         layers.iter().map(|l| Layer { debug_info: false, ..l.clone() }).collect();
     // Damaged debug information can make its parser panic; the symbol table may still be intact.
-    let resolved = catch_panic(|| all_layers(layers, addresses, options, &report))
+    let resolved = catch_panic(|| all_layers(layers, addresses, options, opener, &report))
         .or_else(|| {
-            let resolved = catch_panic(|| all_layers(&plain, addresses, options, &report))?;
+            let resolved = catch_panic(|| all_layers(&plain, addresses, options, opener, &report))?;
             Some(
                 resolved.map(|a| a.marked_incomplete(Cause::Damaged("it cannot be parsed".into()))),
             )
@@ -72,9 +77,10 @@ fn all_layers(
     layers: &[Layer],
     addresses: &[u64],
     options: &SymbolOptions,
+    opener: &dyn Opener,
     report: &dyn Fn(usize),
 ) -> Result<AddressFrames, Cause> {
-    let mut resolver = ElfResolver::new(options, addresses);
+    let mut resolver = ElfResolver::new(options, opener, addresses);
     let mut resolved = AddressFrames::default();
     let mut missing: Vec<usize> = (0..addresses.len()).collect();
     for layer in layers {
@@ -135,6 +141,7 @@ fn has_source(frame: &SymbolFrame) -> bool {
 
 struct ElfResolver<'a> {
     options: &'a SymbolOptions,
+    opener: &'a dyn Opener,
     /// Symbolizer of symbol tables, with those parsed so far.
     plain: Option<Symbolizer>,
     error: Option<String>,
@@ -147,9 +154,14 @@ struct ElfResolver<'a> {
 }
 
 impl<'a> ElfResolver<'a> {
-    fn new(options: &'a SymbolOptions, addresses: &'a [u64]) -> ElfResolver<'a> {
+    fn new(
+        options: &'a SymbolOptions,
+        opener: &'a dyn Opener,
+        addresses: &'a [u64],
+    ) -> ElfResolver<'a> {
         ElfResolver {
             options,
+            opener,
             plain: None,
             error: None,
             incomplete: None,
@@ -231,7 +243,7 @@ impl<'a> ElfResolver<'a> {
         addresses: &[u64],
         report: &dyn Fn(usize),
     ) -> AddressFrames {
-        let found = split::resolve(layer, addresses, self.options, report);
+        let found = split::resolve(layer, addresses, self.options, self.opener, report);
         let found = found.inspect(|resolved| self.incomplete.clone_from(&resolved.incomplete));
         found.unwrap_or_else(|error| {
             self.error.get_or_insert(error);

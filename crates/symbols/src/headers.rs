@@ -9,7 +9,7 @@ use object::read::elf::{
 };
 use object::{Endian, Endianness, FileKind, ReadRef};
 
-use super::split;
+use super::skeleton;
 use profile::Cause;
 use sys::elf::hex;
 use sys::mmap;
@@ -248,7 +248,7 @@ fn is_split<S: SectionHeader<Endian = Endianness>>(
     match section.compression(endian, cache) {
         // Only the headers of its units are read.
         Ok(None) => section.file_range(endian).is_some_and(|(start, length)| {
-            split::is_split(endian, |at, size| {
+            skeleton::is_split(endian, |at, size| {
                 at.checked_add(size).filter(|&end| end <= length)?;
                 cache.read_bytes_at(start.checked_add(at)?, size).ok()
             })

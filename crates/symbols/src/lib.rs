@@ -29,11 +29,13 @@ mod headers;
 mod kernel;
 mod mini_debug_info;
 mod names_at;
+mod opener;
 mod outcome;
 mod partition;
 mod plt;
 mod private;
 mod run_time;
+mod skeleton;
 mod source;
 mod split;
 #[cfg(test)]

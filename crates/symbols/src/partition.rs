@@ -111,6 +111,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::opener::Place;
 
     fn range(begin: u64, end: u64) -> gimli::Range {
         gimli::Range { begin, end }
@@ -164,7 +165,14 @@ mod tests {
         let file = Arc::new(File::open(&path).unwrap());
         let shared = None;
         let unpacked = false;
-        let layer = Layer { path, file, debug_info: true, split: false, shared, unpacked };
+        let layer = Layer {
+            place: Place::own(&path),
+            file,
+            debug_info: true,
+            split: false,
+            shared,
+            unpacked,
+        };
         let units = units(&layer).unwrap();
         assert!(units.iter().map(|u| u.1).collect::<std::collections::HashSet<_>>().len() > 10);
         assert!(units.is_sorted_by_key(|(range, _)| range.begin));

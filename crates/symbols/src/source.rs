@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::headers::{Headers, SharedLink, read_headers};
+use super::opener::{Place, Side};
 use super::{SymbolOptions, mini_debug_info};
 use profile::{Cause, Mapping};
 use sys::foreign::{self, Links, Root};
@@ -17,8 +18,8 @@ use sys::{FileAddress, FileOffset};
 /// A file that provides names.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// Its path, for finding files next to it.
-    pub path: PathBuf,
+    /// Its place, for finding files next to it.
+    pub place: Place,
     /// The file. It is read only through this descriptor: its path may lead to another file now.
     pub file: Arc<File>,
     /// Its DWARF is worth parsing.
@@ -34,13 +35,14 @@ pub struct Layer {
 impl Layer {
     /// A layer of a file that was found.
     pub fn of(found: &Candidate, places: &SearchPaths<'_>) -> Layer {
-        let Candidate { path, file, headers } = found;
+        let Candidate { place, file, headers } = found;
         let debug_info = headers.has_debug_info;
         let split = headers.is_split;
         let link = headers.shared.as_ref().filter(|_| debug_info);
-        let shared = link.and_then(|link| shared(link, path, places));
+        let shared = link.and_then(|link| shared(link, found, places));
+        let place = place.clone();
         let file = file.clone();
-        Layer { path: path.clone(), file, debug_info, split, shared, unpacked: false }
+        Layer { place, file, debug_info, split, shared, unpacked: false }
     }
 
     /// A path to the file, valid while the layer lives.
@@ -52,12 +54,12 @@ impl Layer {
 /// An open file with its headers.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Its path.
-    pub path: PathBuf,
+    /// Its place.
+    place: Place,
     /// The file.
-    pub file: Arc<File>,
+    file: Arc<File>,
     /// Its headers.
-    pub headers: Headers,
+    headers: Headers,
 }
 
 impl Candidate {
@@ -79,13 +81,18 @@ impl Candidate {
     /// Opens the file with this path in the root directory of a process.
     fn in_root(root: &Root, path: &Path) -> Result<Candidate, Cause> {
         let file = root.open(path, Links::Follow).map_err(|e| unreadable(&e))?;
-        // The path leads to another file here: it has no neighbours.
-        Candidate::of(&foreign::path_of(&file), file)
+        Ok(Candidate::of(path, file)?.of_process(path))
     }
 
     fn of(path: &Path, file: File) -> Result<Candidate, Cause> {
         let headers = read_headers(&file)?;
-        Ok(Candidate { path: path.to_owned(), file: Arc::new(file), headers })
+        Ok(Candidate { place: Place::own(path), file: Arc::new(file), headers })
+    }
+
+    /// The same with this path in the root directory of its process: what is next to it must not
+    /// lead out of there.
+    fn of_process(self, path: &Path) -> Candidate {
+        Candidate { place: Place { side: Side::Process, path: path.to_owned() }, ..self }
     }
 }
 
@@ -127,7 +134,7 @@ pub struct Access<'a> {
     /// A path to open instead of the mapping's own.
     pub file: Option<&'a Path>,
     /// The process's root directory, if it is not prof's own.
-    pub root: Option<&'a Root>,
+    pub root: Option<&'a Arc<Root>>,
 }
 
 /// Finds the binary with the path `name` and `build_id` (empty: unknown), first through `access`,
@@ -142,7 +149,7 @@ pub fn find(
     access: Access<'_>,
     options: &SymbolOptions,
 ) -> Result<SymbolFiles, Cause> {
-    let places = &SearchPaths { name, root: access.root, options };
+    let places = &SearchPaths { name, root: access.root.map(|root| &**root), options };
     // The kernel adds this to the path of an unlinked file; the path may lead to a new one now.
     let unlinked = name.strip_suffix(" (deleted)").filter(|_| !build_id.is_empty());
     let names = [Some(name), unlinked].into_iter().flatten().map(Path::new);
@@ -153,6 +160,10 @@ pub fn find(
     let through = access.file.into_iter().map(Candidate::through);
     for found in through.chain(own.chain(others).map(|path| Candidate::open(&path))) {
         match found.and_then(|found| checked(found, build_id)) {
+            Ok(found) if access.root.is_some() => {
+                let found = found.of_process(Path::new(places.bare_name()));
+                return with_debug_file(found, places);
+            }
             Ok(found) => return with_debug_file(found, places),
             // The cause of an existing file is more specific than that of a missing one.
             Err(Cause::FileMissing) => {}
@@ -209,11 +220,19 @@ fn with_debug_file(binary: Candidate, places: &SearchPaths<'_>) -> Result<Symbol
         .or_else(|| named(fetched(&headers.build_id, places)));
     // It has the functions that are not exported; the binary keeps the others.
     let mini = match debug {
-        None if !headers.has_symtab => mini_debug_info::unpack(&binary),
+        None if !headers.has_symtab => mini_debug_info::unpack(&binary.file, headers),
         _ => None,
     };
     let stripped = !headers.has_symtab && debug.is_none() && mini.is_none();
     let debug = debug.map(|debug| Layer::of(&debug, places));
+    let mini = mini.map(|unpacked| Layer {
+        file: Arc::new(unpacked.file),
+        debug_info: unpacked.headers.has_debug_info,
+        split: unpacked.headers.is_split,
+        shared: None,
+        unpacked: true,
+        ..own.clone()
+    });
     let other = other.filter(|_| debug.is_none());
     let other = other.map(|path| Cause::OtherDebugFile(path.display().to_string()));
     let flaw = headers.damage.clone().map(Cause::Damaged).or(other);
@@ -313,8 +332,7 @@ impl<'a> SearchPaths<'a> {
     /// gdb's directories for the file that a `.gnu_debuglink` of the binary names, in prof's own
     /// root directory and in that of the process.
     fn of_link(&self, binary: &Candidate) -> impl Iterator<Item = DebugDir<'a>> + 'a {
-        let path = binary.path.canonicalize().ok();
-        let parent = path.as_deref().and_then(Path::parent).map(Path::to_owned);
+        let parent = binary.place.resolved().parent().map(|parent| parent.path);
         let options = self.options;
         let dirs = move |root, parent: &Path| {
             let below = parent.strip_prefix("/").unwrap_or(parent);
@@ -404,17 +422,21 @@ fn unreadable(e: &io::Error) -> Cause {
     }
 }
 
-/// The file that a link of the file at `path` refers to: by its build ID in the paths of
-/// debug files, else by its name. Another build is not accepted.
-fn shared(link: &SharedLink, path: &Path, places: &SearchPaths<'_>) -> Option<Arc<File>> {
+/// The file that a link of `from` refers to: by its build ID in the directories of debug files, else
+/// by its name there and next to `from`. Another build is not accepted.
+fn shared(link: &SharedLink, from: &Candidate, places: &SearchPaths<'_>) -> Option<Arc<File>> {
     let by_id = build_id_path(&link.build_id)?;
     let own = places.options.debug_dirs.iter();
     let own = own.map(|path| DebugDir { root: None, path: path.clone() });
     let dirs: Vec<DebugDir<'_>> = own.chain(places.of_root()).collect();
     let by_id = dirs.iter().map(|dir| dir.open(Path::new(&by_id)));
     let by_name = dirs.iter().map(|dir| dir.open(&link.name));
-    let sibling = path.canonicalize().ok().and_then(|p| Some(p.parent()?.join(&link.name)));
-    let sibling = sibling.iter().map(|path| Candidate::open(path));
-    let mut found = by_id.chain(by_name).chain(sibling);
+    let siblings = from.place.resolved().parent().into_iter().flat_map(Place::alternatives);
+    let siblings = siblings.map(|place| match place.side {
+        Side::Own => DebugDir { root: None, path: place.path },
+        Side::Process => DebugDir { root: places.root, path: place.path },
+    });
+    let siblings = siblings.map(|dir| dir.open(&link.name));
+    let mut found = by_id.chain(by_name).chain(siblings);
     found.find_map(|found| Some(of_build(found, &link.build_id)?.file))
 }

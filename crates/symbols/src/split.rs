@@ -4,20 +4,21 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use addr2line::gimli::{self, DwarfPackage, EndianSlice, RunTimeEndian};
 use addr2line::{Context, LookupResult, SplitDwarfLoad};
 use object::read::ReadCache;
-use object::{Endian, Endianness, Object, ObjectSection};
+use object::{Object, ObjectSection};
 use typed_arena::Arena;
 
 use profile::StrId;
 
+use super::SymbolOptions;
 use super::address_frames::{AddressFrames, SymbolFrame};
+use super::opener::{Opener, Place};
 use super::source::Layer;
-use super::{SymbolOptions, worker};
 use profile::Cause;
 
 /// Largest file that is read, whose sections are read whole; also the limit of all unpacked bytes
@@ -51,8 +52,9 @@ impl Default for SectionMemory {
 pub struct Split<'a> {
     memory: &'a SectionMemory,
     options: &'a SymbolOptions,
-    /// Its path, for finding files next to it.
-    path: PathBuf,
+    opener: &'a dyn Opener,
+    /// Its place, for finding files next to it.
+    place: Place,
     context: Context<DwarfReader<'a>>,
     package: Option<DwarfPackage<DwarfReader<'a>>>,
     /// Names of missing files.
@@ -69,10 +71,11 @@ pub fn resolve(
     layer: &Layer,
     addresses: &[u64],
     options: &SymbolOptions,
+    opener: &dyn Opener,
     report: &dyn Fn(usize),
 ) -> Result<AddressFrames, String> {
     let memory = SectionMemory::default();
-    let split = Split::open(layer, options, &memory)?;
+    let split = Split::open(layer, options, opener, &memory)?;
     let mut resolved = AddressFrames::default();
     for &address in addresses {
         split.push(address, &mut resolved).map_err(|e| e.to_string())?;
@@ -82,45 +85,11 @@ pub fn resolve(
     Ok(resolved)
 }
 
-/// True if units are in other files, by the headers in a `.debug_info` section of a file that has a
-/// `.debug_addr` section (without it none can be). `read` yields bytes at an offset of the section.
-pub fn is_split<'a>(endian: Endianness, read: impl Fn(u64, u64) -> Option<&'a [u8]>) -> bool {
-    let number = |at, size: u64| {
-        let bytes = read(at, size)?;
-        Some(match size {
-            1 => u64::from(bytes[0]),
-            2 => endian.read_u16(bytes.try_into().ok()?).into(),
-            4 => endian.read_u32(bytes.try_into().ok()?).into(),
-            _ => endian.read_u64(bytes.try_into().ok()?),
-        })
-    };
-    // A unit begins with its length, its version and, since DWARF 5, its type.
-    let unit = |start: u64| {
-        let (length, at) = match number(start, 4)? {
-            0xffff_ffff => (number(start.checked_add(4)?, 8)?, start.checked_add(12)?),
-            length => (length, start.checked_add(4)?),
-        };
-        // DWARF 4 has `.debug_addr` only in GNU's split form.
-        let split = match number(at, 2)? {
-            5 => number(at.checked_add(2)?, 1)? == u64::from(gimli::DW_UT_skeleton.0),
-            version => version < 5,
-        };
-        Some((split, at.checked_add(length)?))
-    };
-    let mut next = 0;
-    while let Some((split, end)) = unit(next) {
-        if split {
-            return true;
-        }
-        next = end;
-    }
-    false
-}
-
 impl<'a> Split<'a> {
     fn open(
         layer: &Layer,
         options: &'a SymbolOptions,
+        opener: &'a dyn Opener,
         memory: &'a SectionMemory,
     ) -> Result<Split<'a>, String> {
         let object = memory.parse(&layer.file).ok_or("it cannot be read")?;
@@ -134,26 +103,29 @@ impl<'a> Split<'a> {
             Context::from_dwarf(dwarf)
         });
         let context = context.map_err(|e| e.to_string())?;
-        let path = layer.path.canonicalize().unwrap_or_else(|_| layer.path.clone());
-        let mut split =
-            Split { memory, options, path, context, package: None, missing: RefCell::default() };
+        let (place, missing) = (layer.place.resolved(), RefCell::default());
+        let mut split = Split { memory, options, opener, place, context, package: None, missing };
         split.package = split.find_package();
         Ok(split)
     }
 
-    /// `PROGRAM.dwp`; for a debug file `PROGRAM.debug`, too.
-    fn find_package(&self) -> Option<DwarfPackage<DwarfReader<'a>>> {
-        let name = self.path.file_name()?.to_str()?;
-        let names = [Some(name), name.strip_suffix(".debug")];
-        let names = || names.into_iter().flatten().map(|name| format!("{name}.dwp"));
-        let directories = self.path.parent().into_iter();
-        let mut directories =
-            directories.chain(self.options.symbol_path.iter().map(PathBuf::as_path));
-        directories.find_map(|dir| names().find_map(|name| self.open_package(&dir.join(name))))
+    /// Directories to search: that of the file, and the user's.
+    fn directories(&self) -> impl Iterator<Item = Place> {
+        let sibling = self.place.parent().into_iter().flat_map(Place::alternatives);
+        sibling.chain(self.options.symbol_path.iter().map(|path| Place::own(path)))
     }
 
-    fn open_package(&self, path: &Path) -> Option<DwarfPackage<DwarfReader<'a>>> {
-        let object = self.memory.open(path)?;
+    /// `PROGRAM.dwp`; for a debug file `PROGRAM.debug`, too.
+    fn find_package(&self) -> Option<DwarfPackage<DwarfReader<'a>>> {
+        let name = self.place.path.file_name()?.to_str()?;
+        let names = [Some(name), name.strip_suffix(".debug")];
+        let names = || names.into_iter().flatten().map(|name| format!("{name}.dwp"));
+        self.directories()
+            .find_map(|dir| names().find_map(|name| self.open_package(&dir.join(name.as_ref()))))
+    }
+
+    fn open_package(&self, place: &Place) -> Option<DwarfPackage<DwarfReader<'a>>> {
+        let object = self.memory.open(self.opener, place)?;
         let load = |id: gimli::SectionId| self.memory.section(&object, id.dwo_name());
         DwarfPackage::load(load, EndianSlice::new(&[], endian_of(&object))).ok()
     }
@@ -166,14 +138,14 @@ impl<'a> Split<'a> {
         }
         let text = |r: Option<DwarfReader<'a>>| Some(PathBuf::from(r?.to_string().ok()?));
         let name = text(load.path)?;
-        let compiled_in = text(load.comp_dir).map(|dir| dir.join(&name));
-        let siblings = self.path.parent().into_iter();
-        let users = self.options.symbol_path.iter().map(PathBuf::as_path);
-        let moved = siblings.chain(users).flat_map(|dir| {
+        let compiled_in =
+            text(load.comp_dir).map(|dir| Place { path: dir.join(&name), ..self.place });
+        let compiled_in = compiled_in.into_iter().flat_map(Place::alternatives);
+        let moved = self.directories().flat_map(|dir| {
             let relative = name.is_relative().then(|| dir.join(&name));
-            relative.into_iter().chain(name.file_name().map(|file| dir.join(file)))
+            relative.into_iter().chain(name.file_name().map(|file| dir.join(file.as_ref())))
         });
-        let found = compiled_in.into_iter().chain(moved).find_map(|p| self.open_unit(&p, &load));
+        let found = compiled_in.chain(moved).find_map(|place| self.open_unit(&place, &load));
         if found.is_none() {
             let file = name.file_name().unwrap_or(name.as_os_str());
             self.missing.borrow_mut().insert(file.to_string_lossy().into_owned());
@@ -193,10 +165,10 @@ impl<'a> Split<'a> {
 
     fn open_unit(
         &self,
-        path: &Path,
+        place: &Place,
         load: &SplitDwarfLoad<DwarfReader<'a>>,
     ) -> Option<Arc<Dwarf<'a>>> {
-        let object = self.memory.open(path)?;
+        let object = self.memory.open(self.opener, place)?;
         let mut dwarf = Dwarf::load(|id| self.memory.section(&object, id.dwo_name())).ok()?;
         let header = dwarf.units().next().ok()??;
         // In DWARF 4 the ID is an attribute of the unit's first entry.
@@ -242,10 +214,14 @@ impl<'a> Split<'a> {
 }
 
 impl SectionMemory {
-    /// The ELF file with this path, if it is below the limit.
-    fn open(&self, path: &Path) -> Option<object::File<'_, &ReadCache<File>>> {
+    /// The ELF file at this place, if it is below the limit.
+    fn open(
+        &self,
+        opener: &dyn Opener,
+        place: &Place,
+    ) -> Option<object::File<'_, &ReadCache<File>>> {
         self.names.set(self.names.get().checked_sub(1)?);
-        self.parse(&worker::open(path).ok()?)
+        self.parse(&opener.open(place).ok()?)
     }
 
     /// An ELF file, if it is below the limit.

@@ -4,30 +4,27 @@
 //! process with limits that costs no more than the names of that file: the process is ended when it
 //! exceeds its memory or its time, the cause is recorded, and a new one continues with the next
 //! file. It receives open files and can request further ones by name, which are opened here (see
-//! [`sys::foreign`]). Each thread that symbolizes has one such process, which it reuses for all
+//! [`Opener`]). Each thread that symbolizes has one such process, which it reuses for all
 //! files.
 
 mod child;
 mod wire;
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::SymbolOptions;
 use super::encoded_frames::{EncodedFrames, NO_KEY, Resolved};
+use super::opener::{DirectOpener, Opener};
 use super::source::Layer;
-pub use child::{open, run_if_started};
+pub use child::run_if_started;
 use profile::Cause;
-use sys::os;
-use sys::{foreign, procfs};
+use sys::{os, procfs};
 use wire::{Inbox, Message, MessageKind};
 
 /// CPU time for the names of one file, and for each GiB of the file in addition.
@@ -107,6 +104,7 @@ impl Worker {
         layers: &[Layer],
         addresses: &[u64],
         options: &SymbolOptions,
+        opener: &DirectOpener,
         done: &dyn Fn(usize),
     ) -> Result<Resolved, Cause> {
         let size: u64 = layers.iter().filter_map(|l| Some(l.file.metadata().ok()?.len())).sum();
@@ -118,7 +116,8 @@ impl Worker {
             reported += n;
             done(n);
         };
-        let mut resolved = self.request(layers, addresses, options, cpu_time, &mut report);
+        let request = Request { layers, addresses, options, opener };
+        let mut resolved = self.request(request, cpu_time, &mut report);
         let debug_info = layers.iter().any(|layer| layer.debug_info);
         if let Err(why @ (Cause::TooLong(_) | Cause::TooMuchMemory(_) | Cause::Crashed)) = &resolved
             && debug_info
@@ -126,9 +125,9 @@ impl Worker {
             // The symbol table may still be intact.
             let plain: Vec<Layer> =
                 layers.iter().map(|l| Layer { debug_info: false, ..l.clone() }).collect();
-            let again = self.request(&plain, addresses, options, CPU_TIME_OF_SYMBOLS, &mut report);
-            if let Ok(again) = again {
-                resolved = Ok(again.marked_incomplete(why.clone()));
+            let request = Request { layers: &plain, ..request };
+            if let Ok(by_symbols) = self.request(request, CPU_TIME_OF_SYMBOLS, &mut report) {
+                resolved = Ok(by_symbols.marked_incomplete(why.clone()));
             }
         }
         report(addresses.len());
@@ -137,9 +136,7 @@ impl Worker {
 
     fn request(
         &mut self,
-        layers: &[Layer],
-        addresses: &[u64],
-        options: &SymbolOptions,
+        request: Request<'_>,
         cpu_time: Duration,
         report: &mut dyn FnMut(usize),
     ) -> Result<Resolved, Cause> {
@@ -150,7 +147,7 @@ impl Worker {
         };
         let end = self.limits.until.min(Instant::now() + cpu_time * PATIENCE);
         let deadline = Deadline { end, cpu_time, until: self.limits.until };
-        let resolved = running.request(layers, addresses, options, deadline, report);
+        let resolved = running.request(request, deadline, report);
         if matches!(&resolved, Err(Ended::Stopped(_) | Ended::Died)) {
             let running = self.running.take();
             return Err(match resolved {
@@ -163,6 +160,15 @@ impl Worker {
             Ended::Stopped(_) | Ended::Died => Cause::Crashed,
         })
     }
+}
+
+/// Addresses in files, and the way to open further ones.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    layers: &'a [Layer],
+    addresses: &'a [u64],
+    options: &'a SymbolOptions,
+    opener: &'a DirectOpener,
 }
 
 /// Failure of a request.
@@ -207,12 +213,11 @@ impl Running {
 
     fn request(
         &mut self,
-        layers: &[Layer],
-        addresses: &[u64],
-        options: &SymbolOptions,
+        request: Request<'_>,
         deadline: Deadline,
         report: &mut dyn FnMut(usize),
     ) -> Result<Resolved, Ended> {
+        let Request { layers, addresses, options, opener } = request;
         let (body, files) = wire::request(layers, addresses, options);
         let pid = self.child.id() as i32;
         let before = os::cpu_time_of(pid).unwrap_or_default();
@@ -239,7 +244,7 @@ impl Running {
                 }
                 MessageKind::Open if opened < MAX_OPENED => {
                     opened += 1;
-                    self.open(&message)?;
+                    self.open(&message, opener)?;
                 }
                 MessageKind::Incomplete => {
                     incomplete = Some(wire::parse_cause(&message.body).ok_or(Ended::Died)?);
@@ -257,8 +262,9 @@ impl Running {
         }
     }
 
-    fn open(&self, request: &Message) -> io::Result<()> {
-        let file = foreign::open(Path::new(OsStr::from_bytes(&request.body))).ok();
+    fn open(&self, request: &Message, opener: &DirectOpener) -> io::Result<()> {
+        let place = wire::parse_place(&request.body).ok_or(io::ErrorKind::InvalidData)?;
+        let file = opener.open(&place).ok();
         let files: Vec<_> = file.iter().map(|file| file.as_raw_fd()).collect();
         wire::send(&self.socket, MessageKind::Opened, &[], &files)
     }

@@ -17,6 +17,7 @@ use crate::SymbolOptions;
 use crate::cache::CacheKey;
 use crate::encoded_frames::EncodedFrames;
 use crate::kernel::{self, RunningKernel};
+use crate::opener::DirectOpener;
 use crate::run_time::RunTime;
 use crate::source::{self, Access, Layer, SymbolFiles};
 use crate::vdso::Vdso;
@@ -51,7 +52,8 @@ pub struct CachedGroup {
 
 /// Source of the names of a group.
 pub enum NameSource {
-    Elf(Vec<Layer>),
+    /// The files, and the way to open further ones.
+    Elf(Vec<Layer>, DirectOpener),
     Kernel(RunningKernel),
     Vdso(Vdso, String),
     RunTime(RunTime),
@@ -74,7 +76,7 @@ pub fn groups(
         }
         let root = options.roots.get(&id.0);
         let file = options.files.get(&id.0).map(|p| p.as_path());
-        let access = Access { file, root: root.map(|root| &**root) };
+        let access = Access { file, root };
         let epoch = options.run_time.get(&id.0);
         let sources_of = |epoch: &Arc<Epoch>| Arc::as_ptr(&epoch.sources);
         let changed = options.changed.contains(&id.0);
@@ -199,7 +201,7 @@ fn source_address(
     span: Span,
 ) -> Option<u64> {
     match source {
-        NameSource::Elf(_) => Some(found?.file_address(address, mapping)?.0),
+        NameSource::Elf(..) => Some(found?.file_address(address, mapping)?.0),
         NameSource::Vdso(..) => {
             address.checked_sub(mapping.start)?.checked_add(mapping.file_offset)
         }
@@ -234,7 +236,10 @@ fn open(
         simple(Err(Cause::Changed))
     } else {
         match source::find(file, build_id, access, options) {
-            Ok(found) => (NameSource::Elf(found.layers.clone()), Some(found)),
+            Ok(found) => {
+                let opener = DirectOpener { root: access.root.cloned() };
+                (NameSource::Elf(found.layers.clone(), opener), Some(found))
+            }
             Err(why) => simple(Err(why)),
         }
     }

@@ -11,6 +11,7 @@ use sys::os::uid;
 use crate::SymbolOptions;
 use crate::address_frames::AddressFrames;
 use crate::headers::Headers;
+use crate::opener::Place;
 use crate::source::{Layer, SymbolFiles};
 
 fn key(build_id: &str) -> CacheKey {
@@ -234,7 +235,8 @@ fn the_key_contains_all_that_frames_depend_on() {
         let split = false;
         let file = Arc::new(fs::File::open(&path).unwrap());
         let debug_info = has_debug_info;
-        let layers = vec![Layer { path, file, debug_info, split, shared: None, unpacked: false }];
+        let place = Place::own(&path);
+        let layers = vec![Layer { place, file, debug_info, split, shared: None, unpacked: false }];
         SymbolFiles { headers, binary: true, layers, stripped: false, flaw: None }
     };
     let options = SymbolOptions { debug_dirs: vec![path("debug")], ..SymbolOptions::default() };

@@ -1,6 +1,7 @@
 //! Debug information in other files or forms: split, shared, packed.
 
 use super::*;
+use crate::opener::DirectOpener;
 use profile::Cause;
 
 const ALL: [&str; 3] = ["inner", "middle", "outer"];
@@ -227,6 +228,62 @@ fn debug_files_are_found_below_the_root_of_the_process() {
     }
 }
 
+/// As in a container with a program of split debug information: files that it names are those of
+/// the container, and no link leads out of it.
+#[test]
+fn split_and_shared_debug_files_are_found_below_the_root_of_the_process() {
+    let inside = |case: &Case, options: SymbolOptions| {
+        let root = Arc::new(sys::foreign::Root::at(&case.lab.path("ct")).unwrap());
+        let mut p = profile(Path::new("/bin/prog"), case.mapping.clone(), 0, &[case.address]);
+        let files = [(0, case.lab.path("ct/bin/prog"))].into();
+        let options = SymbolOptions { files, roots: [(0, root)].into(), ..options };
+        symbolize(&mut p, &options, &quiet);
+        names(&p, 0)
+    };
+    // (what is made, the debug file, its places below the root)
+    let dwo = "mkdir -p ct/bin; mv prog ct/bin/; mv *.dwo part";
+    let pack = "dwp -e prog -o part; mkdir -p ct/bin; mv prog ct/bin/; rm *.dwo";
+    let share = "gcc -O2 -g prog.c -o other; dwz -m part -M ../lib/part prog other
+                 mkdir -p ct/bin; mv prog ct/bin/";
+    let split = &["-g", "-gdwarf-5", "-gsplit-dwarf"][..];
+    let cases = [
+        (split, dwo, vec!["bin/NAME", "HERE/NAME"]),
+        (&["-g", "-gdwarf-4", "-gsplit-dwarf"], pack, vec!["bin/prog.dwp"]),
+        (&["-g"], share, vec!["lib/part"]),
+    ];
+    for (flags, script, places) in cases {
+        let case = Case::new(flags);
+        let lab = &case.lab;
+        lab.run("sh", &["-ec", "ls *.dwo > list 2> none || true"]);
+        let name = fs::read_to_string(lab.path("list")).unwrap().trim().to_owned();
+        lab.run("sh", &["-ec", script]);
+        let here = lab.dir.path().canonicalize().unwrap();
+        let here = here.to_str().unwrap().trim_start_matches('/');
+        for place in places {
+            let place = lab.path("ct").join(place.replace("NAME", &name).replace("HERE", here));
+            let what = place.display();
+            let found = || inside(&case, lab.options());
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            assert_ne!(found(), ALL, "{what}: nothing is there");
+            // A link stays below the root, wherever it leads.
+            std::os::unix::fs::symlink(lab.path("part"), &place).unwrap();
+            assert_ne!(found(), ALL, "{what}: a link out of the root");
+            fs::remove_file(&place).unwrap();
+            lab.run("mkfifo", &[place.to_str().unwrap()]);
+            assert_ne!(found(), ALL, "{what}: no regular file");
+            fs::remove_file(&place).unwrap();
+            fs::create_dir_all(lab.path("ct/etc")).unwrap();
+            std::os::unix::fs::symlink("/../../etc/part", &place).unwrap();
+            fs::copy(lab.path("part"), lab.path("ct/etc/part")).unwrap();
+            assert_eq!(found(), ALL, "{what}: a link inside");
+            fs::remove_file(&place).unwrap();
+            fs::rename(lab.path("ct/etc/part"), &place).unwrap();
+            assert_eq!(found(), ALL, "{what}");
+            fs::remove_file(&place).unwrap();
+        }
+    }
+}
+
 /// The file is truncated in place while its names are resolved.
 #[test]
 fn a_file_that_is_truncated_while_read_gives_no_wrong_names() {
@@ -241,7 +298,7 @@ fn a_file_that_is_truncated_while_read_gives_no_wrong_names() {
     let addresses: Vec<u64> = (0..1000).map(|n| case.address - 1 + n / 999).collect();
     let cut =
         |_| fs::OpenOptions::new().write(true).open(&case.binary).unwrap().set_len(64).unwrap();
-    let resolved = elf::resolve(&layers, &addresses, &options, &cut);
+    let resolved = elf::resolve(&layers, &addresses, &options, &DirectOpener::default(), &cut);
     match resolved {
         Err(why) => assert_eq!(why, Cause::Cut),
         Ok(resolved) => {

@@ -4,23 +4,16 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Mutex, OnceLock};
 
-use super::wire::{self, BodyWriter, Inbox, MessageKind};
-use crate::batch::STACK;
+use super::wire::{self, BodyWriter, Inbox, MessageKind, WorkerRequest};
+use crate::opener::{Opener, Place};
 use crate::{elf, encoded_frames};
-use sys::os;
-use sys::{foreign, mmap};
+use sys::{mmap, os};
 
 /// Program name that identifies a worker.
 pub const NAME: &str = "prof-symbolizer";
-
-/// Socket for requesting files, if this process is a worker.
-static PARENT: OnceLock<Mutex<UnixStream>> = OnceLock::new();
 
 /// Does the work if this process was started for it; else `None`.
 pub fn run_if_started() -> Option<ExitCode> {
@@ -29,7 +22,7 @@ pub fn run_if_started() -> Option<ExitCode> {
         return None;
     }
     let bytes = args.next();
-    let thread = std::thread::Builder::new().name("symbolize".into()).stack_size(STACK);
+    let thread = std::thread::Builder::new().name("symbolize".into()).stack_size(elf::STACK);
     let work = thread.spawn(move || work(bytes));
     let done = work.ok()?.join().ok()?;
     Some(if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -41,7 +34,7 @@ fn work(bytes: Option<OsString>) -> io::Result<()> {
     os::exit_without_memory();
     mmap::outlive_cut_files();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let _ = PARENT.set(Mutex::new(socket.try_clone()?));
+    let parent = Parent(&socket);
     let mut inbox = Inbox::default();
     while let Some(message) = inbox.receive(&socket)? {
         let request = wire::parse_request(message).ok_or(io::ErrorKind::InvalidData)?;
@@ -51,10 +44,11 @@ fn work(bytes: Option<OsString>) -> io::Result<()> {
             let _ = wire::send(&socket, MessageKind::Done, &body.0, &[]);
         };
         let mut incomplete = None;
-        let resolved = elf::resolve(&request.layers, &request.addresses, &request.options, &done);
+        let WorkerRequest { layers, addresses, options } = request;
+        let resolved = elf::resolve(&layers, &addresses, &options, &parent, &done);
         let encoded = resolved.and_then(|resolved| {
             incomplete.clone_from(&resolved.incomplete);
-            encoded_frames::encode(&request.addresses, &resolved)
+            encoded_frames::encode(&addresses, &resolved)
         });
         match encoded {
             Ok(frames) => {
@@ -69,16 +63,14 @@ fn work(bytes: Option<OsString>) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file that debug information names; in a worker, through its parent.
-///
-/// # Errors
-///
-/// It does not exist, or is refused.
-pub fn open(path: &Path) -> io::Result<File> {
-    let Some(parent) = PARENT.get() else { return foreign::open(path) };
-    let socket = parent.lock().unwrap_or_else(|e| e.into_inner());
-    wire::send(&socket, MessageKind::Open, path.as_os_str().as_bytes(), &[])?;
-    let reply = Inbox::default().receive(&socket)?;
-    let file = reply.filter(|m| m.kind == MessageKind::Opened).and_then(|mut m| m.files.pop());
-    file.map(File::from).ok_or_else(|| io::ErrorKind::NotFound.into())
+/// The process that started this one, which opens files for it.
+struct Parent<'a>(&'a UnixStream);
+
+impl Opener for Parent<'_> {
+    fn open(&self, place: &Place) -> io::Result<File> {
+        wire::send(self.0, MessageKind::Open, &wire::place(place), &[])?;
+        let reply = Inbox::default().receive(self.0)?;
+        let file = reply.filter(|m| m.kind == MessageKind::Opened).and_then(|mut m| m.files.pop());
+        file.map(File::from).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
 }

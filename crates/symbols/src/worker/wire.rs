@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::SymbolOptions;
+use crate::opener::{Place, Side};
 use crate::source::Layer;
 use profile::Cause;
 use sys::os;
@@ -139,6 +140,11 @@ impl BodyWriter {
     fn path(&mut self, path: &Path) {
         self.bytes(path.as_os_str().as_bytes());
     }
+
+    fn place(&mut self, place: &Place) {
+        self.byte(u8::from(place.side == Side::Process));
+        self.path(&place.path);
+    }
 }
 
 /// Decodes a body.
@@ -171,6 +177,11 @@ impl<'a> BodyReader<'a> {
     fn path(&mut self) -> Option<PathBuf> {
         Some(PathBuf::from(OsStr::from_bytes(self.bytes()?)))
     }
+
+    fn place(&mut self) -> Option<Place> {
+        let side = if self.byte()? == 0 { Side::Own } else { Side::Process };
+        Some(Place { side, path: self.path()? })
+    }
 }
 
 /// Addresses in the files of layers.
@@ -193,7 +204,7 @@ pub fn request(
     options.symbol_path.iter().for_each(|path| out.path(path));
     out.number(layers.len() as u32);
     for layer in layers {
-        out.path(&layer.path);
+        out.place(&layer.place);
         let flags = [layer.debug_info, layer.split, layer.unpacked, layer.shared.is_some()];
         flags.map(u8::from).into_iter().for_each(|flag| out.byte(flag));
         files.push(layer.file.as_raw_fd());
@@ -214,7 +225,7 @@ pub fn parse_request(message: Message) -> Option<WorkerRequest> {
     let count = body.number()?;
     let mut layers = Vec::new();
     for _ in 0..count {
-        let path = body.path()?;
+        let place = body.place()?;
         let mut flag = || Some(body.byte()? != 0);
         let debug_info = flag()?;
         let split = flag()?;
@@ -222,7 +233,7 @@ pub fn parse_request(message: Message) -> Option<WorkerRequest> {
         let shared = flag()?;
         let file = files.next()?;
         let shared = if shared { Some(files.next()?) } else { None };
-        layers.push(Layer { path, file, debug_info, split, shared, unpacked });
+        layers.push(Layer { place, file, debug_info, split, shared, unpacked });
     }
     let count = body.number()?;
     let addresses = (0..count).map(|_| body.long()).collect::<Option<Vec<_>>>()?;
@@ -230,6 +241,18 @@ pub fn parse_request(message: Message) -> Option<WorkerRequest> {
     let demangle = flags & 2 != 0;
     let options = SymbolOptions { inlines, demangle, symbol_path, ..SymbolOptions::default() };
     Some(WorkerRequest { layers, addresses, options })
+}
+
+/// Body of a request for a file.
+pub fn place(place: &Place) -> Vec<u8> {
+    let mut out = BodyWriter::default();
+    out.place(place);
+    out.0
+}
+
+/// Decodes a request for a file.
+pub fn parse_place(body: &[u8]) -> Option<Place> {
+    BodyReader(body).place()
 }
 
 /// Decodes a cause: its code, as in files.
@@ -247,13 +270,13 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, b"in it").unwrap();
-        let path = PathBuf::from("/x/prog");
+        let place = Place { side: Side::Process, path: "/x/prog".into() };
         let shared = Some(Arc::new(file.try_clone().unwrap()));
         let file = Arc::new(file);
         let debug_info = true;
         let split = false;
         let unpacked = false;
-        let layer = Layer { path, file, debug_info, split, shared, unpacked };
+        let layer = Layer { place, file, debug_info, split, shared, unpacked };
         let options = SymbolOptions {
             inlines: false,
             symbol_path: vec!["/s".into()],
@@ -268,13 +291,22 @@ mod tests {
         let got = parse_request(message).unwrap();
         assert_eq!((got.addresses, got.options.inlines), (vec![1, 1 << 60], false));
         assert_eq!(got.options.symbol_path, options.symbol_path);
-        assert_eq!(got.layers[0].path, layer.path);
+        assert_eq!(got.layers[0].place, layer.place);
         for file in [&got.layers[0].file, got.layers[0].shared.as_ref().unwrap()] {
             let mut text = [0; 5];
             std::os::unix::fs::FileExt::read_exact_at(&**file, &mut text, 0).unwrap();
             assert_eq!(&text, b"in it");
         }
         assert!(inbox.receive(&theirs).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_place_keeps_its_side() {
+        for side in [Side::Own, Side::Process] {
+            let sent = Place { side, path: "/x/a.dwo".into() };
+            assert_eq!(parse_place(&place(&sent)), Some(sent));
+        }
+        assert_eq!(parse_place(&[]), None);
     }
 
     proptest! {
@@ -285,6 +317,7 @@ mod tests {
             if let Some(byte) = body.get_mut(at) { *byte = to; }
             body.truncate(cut);
             let _ = parse_cause(&body);
+            let _ = parse_place(&body);
             let _ = parse_request(Message { kind: MessageKind::Request, body, files: Vec::new() });
         }
     }
