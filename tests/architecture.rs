@@ -1,5 +1,7 @@
 //! The rules of `ARCHITECTURE.md` that can be checked in the source itself.
 
+#[path = "architecture/circles.rs"]
+mod circles;
 #[path = "architecture/ports.rs"]
 mod ports;
 

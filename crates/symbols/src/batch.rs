@@ -1,5 +1,6 @@
 //! Sorts a profile's addresses by binary, divides them among threads and writes the results.
 
+mod cache_key;
 mod groups;
 
 use std::sync::Mutex;
@@ -292,7 +293,7 @@ fn keep(
     // The files must still be those of the key.
     if tasks.is_empty()
         || !tasks.iter().all(good)
-        || groups::cache_key(found.as_ref(), options).as_ref() != Some(key)
+        || groups::key_of(found.as_ref(), options).as_ref() != Some(key)
     {
         return;
     }

@@ -4,6 +4,7 @@
 //! the entries found so far. An address that represented several pieces of code while it was
 //! sampled gets no name.
 
+mod found;
 mod lines;
 
 use std::fs::File;
@@ -17,12 +18,13 @@ use rustc_hash::FxHashMap;
 
 use super::address_frames::{AddressFrames, SymbolFrame};
 use super::demangle;
+use found::{CodeEntry, FoundCode};
 use lines::LineTables;
 use profile::Cause;
 use profile::StrId;
 use sys::foreign;
 use sys::jit::file_names::number_of_dump;
-use sys::jit::jitdump::{self, JitRecord, LinesAt};
+use sys::jit::jitdump::{self, JitRecord};
 use sys::jit::perf_map::{self, NameAt};
 use sys::jit::{FileReader, SizeMark, Sources, Span, is_as_recorded};
 
@@ -173,22 +175,6 @@ impl RunTime {
 fn take(left: &AtomicU64, file: &File) -> bool {
     let size = file.metadata().map_or(0, |m| m.len());
     left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(size)).is_ok()
-}
-
-/// Entry of the files for an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct CodeEntry {
-    name: NameAt,
-    /// Source lines, and the start of their code.
-    lines: Option<(LinesAt, u64)>,
-    /// The address, before the code was moved.
-    address: u64,
-}
-
-/// Results, in the order of the requests.
-struct FoundCode {
-    names: Vec<Option<CodeEntry>>,
-    reused: Vec<bool>,
 }
 
 /// Times between which an entry of a file was created.

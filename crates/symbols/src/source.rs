@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::headers::{Headers, SharedLink, read_headers};
-use super::opener::{Place, Side};
+use super::opener::{DirectOpener, Opener, Place, Side};
 use super::{SymbolOptions, mini_debug_info};
 use profile::{Cause, Mapping};
-use sys::foreign::{self, Links, Root};
+use sys::foreign::{self, Root};
 use sys::jit::FileReader;
 use sys::{FileAddress, FileOffset};
 
@@ -63,30 +63,18 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Opens the file at a foreign `path`.
-    fn open(path: &Path) -> Result<Candidate, Cause> {
-        let file = foreign::open(path).map_err(|e| unreadable(&e))?;
-        Candidate::of(path, file)
-    }
-
     /// Opens a file that a recording kept open, or that prof itself has found.
     fn through(link: &Path) -> Result<Candidate, Cause> {
         let found = foreign::resolve_link(link).and_then(|found| found.open());
         let file = found.map_err(|e| unreadable(&e))?;
         // A path such as /proc/self/fd/7 has no neighbours.
         let path = link.canonicalize().unwrap_or_else(|_| link.to_owned());
-        Candidate::of(&path, file)
+        Candidate::new(Place::own(&path), file)
     }
 
-    /// Opens the file with this path in the root directory of a process.
-    fn in_root(root: &Root, path: &Path) -> Result<Candidate, Cause> {
-        let file = root.open(path, Links::Follow).map_err(|e| unreadable(&e))?;
-        Ok(Candidate::of(path, file)?.of_process(path))
-    }
-
-    fn of(path: &Path, file: File) -> Result<Candidate, Cause> {
+    fn new(place: Place, file: File) -> Result<Candidate, Cause> {
         let headers = read_headers(&file)?;
-        Ok(Candidate { place: Place::own(path), file: Arc::new(file), headers })
+        Ok(Candidate { place, file: Arc::new(file), headers })
     }
 
     /// The same with this path in the root directory of its process: what is next to it must not
@@ -149,7 +137,8 @@ pub fn find(
     access: Access<'_>,
     options: &SymbolOptions,
 ) -> Result<SymbolFiles, Cause> {
-    let places = &SearchPaths { name, root: access.root.map(|root| &**root), options };
+    let places =
+        &SearchPaths { name, opener: DirectOpener { root: access.root.cloned() }, options };
     // The kernel adds this to the path of an unlinked file; the path may lead to a new one now.
     let unlinked = name.strip_suffix(" (deleted)").filter(|_| !build_id.is_empty());
     let names = [Some(name), unlinked].into_iter().flatten().map(Path::new);
@@ -158,7 +147,7 @@ pub fn find(
     // A file that only has the same name may be any build.
     let others = places.binaries().filter(|_| !build_id.is_empty());
     let through = access.file.into_iter().map(Candidate::through);
-    for found in through.chain(own.chain(others).map(|path| Candidate::open(&path))) {
+    for found in through.chain(own.chain(others).map(|path| places.open(Place::own(&path)))) {
         match found.and_then(|found| checked(found, build_id)) {
             Ok(found) if access.root.is_some() => {
                 let found = found.of_process(Path::new(places.bare_name()));
@@ -242,7 +231,7 @@ fn with_debug_file(binary: Candidate, places: &SearchPaths<'_>) -> Result<Symbol
 
 fn by_build_id(build_id: &str, places: &SearchPaths<'_>) -> Option<Candidate> {
     let file = build_id_path(build_id)?;
-    places.all().find_map(|dir| of_build(dir.open(Path::new(&file)), build_id))
+    places.all().find_map(|dir| of_build(places.open(dir.join(file.as_ref())), build_id))
 }
 
 /// Path of a build's debug file within a directory of debug files.
@@ -264,7 +253,7 @@ fn of_build(found: Result<Candidate, Cause>, build_id: &str) -> Option<Candidate
 fn fetched(build_id: &str, places: &SearchPaths<'_>) -> Option<Candidate> {
     let debuginfod = places.options.debuginfod.as_ref()?;
     let (path, file) = debuginfod.debug_file(build_id)?;
-    let found = Candidate::of(&path, file).and_then(|found| checked(found, build_id));
+    let found = Candidate::new(Place::own(&path), file).and_then(|found| checked(found, build_id));
     if found.is_err() {
         debuginfod.refuse(build_id);
     }
@@ -273,55 +262,40 @@ fn fetched(build_id: &str, places: &SearchPaths<'_>) -> Option<Candidate> {
 
 /// A file of this build with names, which the user keeps under the binary's name.
 fn by_name(build_id: &str, places: &SearchPaths<'_>) -> Option<Candidate> {
-    let found = places.binaries().filter_map(|path| of_build(Candidate::open(&path), build_id));
+    let found =
+        places.binaries().filter_map(|path| of_build(places.open(Place::own(&path)), build_id));
     let debug = places.binaries().filter_map(|mut path| {
         path.as_mut_os_string().push(".debug");
-        of_build(Candidate::open(&path), build_id)
+        of_build(places.open(Place::own(&path)), build_id)
     });
     found.chain(debug).find(|found| found.headers.has_names())
-}
-
-/// A directory to search for debug files.
-struct DebugDir<'a> {
-    /// Root directory that the path is below; `None`: prof's own.
-    root: Option<&'a Root>,
-    path: PathBuf,
-}
-
-impl DebugDir<'_> {
-    fn open(&self, name: &Path) -> Result<Candidate, Cause> {
-        let path = self.path.join(name);
-        match self.root {
-            None => Candidate::open(&path),
-            Some(root) => Candidate::in_root(root, &path),
-        }
-    }
 }
 
 /// Paths to search for files.
 pub struct SearchPaths<'a> {
     /// The binary's path in the recording.
     name: &'a str,
-    /// Root directory of the process that mapped it, if it is not prof's own.
-    root: Option<&'a Root>,
+    opener: DirectOpener,
     options: &'a SymbolOptions,
 }
 
 impl<'a> SearchPaths<'a> {
+    /// The file at this place.
+    fn open(&self, place: Place) -> Result<Candidate, Cause> {
+        let file = self.opener.open(&place).map_err(|e| unreadable(&e))?;
+        Candidate::new(place, file)
+    }
+
     /// All directories of debug files: of the system, of the user, and of a container.
-    fn all(&self) -> impl Iterator<Item = DebugDir<'a>> + 'a {
+    fn all(&self) -> impl Iterator<Item = Place> {
         let own = self.options.debug_dirs.iter().chain(&self.options.symbol_path);
-        let own = own.map(|path| DebugDir { root: None, path: path.clone() });
-        own.chain(self.of_root())
+        own.map(|path| Place::own(path)).chain(self.of_process())
     }
 
     /// The directories of debug files that a process's own root directory has.
-    fn of_root(&self) -> impl Iterator<Item = DebugDir<'a>> + 'a {
-        let roots = self.root.into_iter();
-        let dirs = &self.options.debug_dirs;
-        roots.flat_map(move |root| {
-            dirs.iter().map(move |path| DebugDir { root: Some(root), path: path.clone() })
-        })
+    fn of_process(&self) -> impl Iterator<Item = Place> {
+        let dirs = self.options.debug_dirs.iter().filter(|_| self.opener.root.is_some());
+        dirs.map(|path| Place { side: Side::Process, path: path.clone() })
     }
 
     /// The binary's path, without what the kernel adds to that of an unlinked file.
@@ -331,28 +305,25 @@ impl<'a> SearchPaths<'a> {
 
     /// gdb's directories for the file that a `.gnu_debuglink` of the binary names, in prof's own
     /// root directory and in that of the process.
-    fn of_link(&self, binary: &Candidate) -> impl Iterator<Item = DebugDir<'a>> + 'a {
-        let parent = binary.place.resolved().parent().map(|parent| parent.path);
+    fn of_link(&self, binary: &Candidate) -> Vec<Place> {
         let options = self.options;
-        let dirs = move |root, parent: &Path| {
+        let dirs = |side, parent: &Path| {
             let below = parent.strip_prefix("/").unwrap_or(parent);
             let global = options.debug_dirs.iter().map(|dir| dir.join(below));
             let local = [parent.to_owned(), parent.join(".debug")];
-            let all = local.into_iter().chain(global);
-            all.map(|path| DebugDir { root, path }).collect::<Vec<_>>()
+            let all: Vec<PathBuf> = local.into_iter().chain(global).collect();
+            all.into_iter().map(move |path| Place { side, path })
         };
-        let mut own = Vec::new();
-        if let Some(parent) = parent {
-            own = dirs(None, &parent);
-            let below = parent.strip_prefix("/").unwrap_or(&parent);
-            let users = options.symbol_path.iter().map(|dir| dir.join(below));
-            own.extend(users.map(|path| DebugDir { root: None, path }));
+        let mut all = Vec::new();
+        if let Some(Place { path, .. }) = binary.place.resolved().parent() {
+            all.extend(dirs(Side::Own, &path));
+            let below = path.strip_prefix("/").unwrap_or(&path);
+            all.extend(options.symbol_path.iter().map(|dir| Place::own(&dir.join(below))));
         }
-        let users = options.symbol_path.iter().cloned();
-        own.extend(users.map(|path| DebugDir { root: None, path }));
-        let inside = Path::new(self.bare_name()).parent();
-        let inside = self.root.zip(inside).map(|(root, parent)| dirs(Some(root), parent));
-        own.into_iter().chain(inside.unwrap_or_default())
+        all.extend(options.symbol_path.iter().map(|path| Place::own(path)));
+        let inside = Path::new(self.bare_name()).parent().filter(|_| self.opener.root.is_some());
+        all.extend(inside.into_iter().flat_map(|parent| dirs(Side::Process, parent)));
+        all
     }
 
     /// Possible paths of the binary in the user's paths: by its full path, or by its name.
@@ -378,8 +349,10 @@ fn by_debug_link(
     if link.contains('/') {
         return None;
     }
-    places.of_link(binary).find_map(|dir| {
-        let found = dir.open(Path::new(link)).ok()?;
+    places.of_link(binary).into_iter().find_map(|dir| {
+        let place = dir.join(link.as_ref());
+        let path = place.path.clone();
+        let found = places.open(place).ok()?;
         if same_file(&found.file, &binary.file) {
             return None;
         }
@@ -389,7 +362,7 @@ fn by_debug_link(
             headers.build_id == found.headers.build_id
         };
         if !same {
-            other.get_or_insert(dir.path.join(link));
+            other.get_or_insert(path);
         }
         same.then_some(found)
     })
@@ -426,17 +399,12 @@ fn unreadable(e: &io::Error) -> Cause {
 /// by its name there and next to `from`. Another build is not accepted.
 fn shared(link: &SharedLink, from: &Candidate, places: &SearchPaths<'_>) -> Option<Arc<File>> {
     let by_id = build_id_path(&link.build_id)?;
-    let own = places.options.debug_dirs.iter();
-    let own = own.map(|path| DebugDir { root: None, path: path.clone() });
-    let dirs: Vec<DebugDir<'_>> = own.chain(places.of_root()).collect();
-    let by_id = dirs.iter().map(|dir| dir.open(Path::new(&by_id)));
-    let by_name = dirs.iter().map(|dir| dir.open(&link.name));
+    let own = places.options.debug_dirs.iter().map(|path| Place::own(path));
+    let dirs: Vec<Place> = own.chain(places.of_process()).collect();
+    let by_id = dirs.iter().map(|dir| dir.join(by_id.as_ref()));
+    let by_name = dirs.iter().map(|dir| dir.join(&link.name));
     let siblings = from.place.resolved().parent().into_iter().flat_map(Place::alternatives);
-    let siblings = siblings.map(|place| match place.side {
-        Side::Own => DebugDir { root: None, path: place.path },
-        Side::Process => DebugDir { root: places.root, path: place.path },
-    });
-    let siblings = siblings.map(|dir| dir.open(&link.name));
-    let mut found = by_id.chain(by_name).chain(siblings);
+    let siblings = siblings.map(|dir| dir.join(&link.name));
+    let mut found = by_id.chain(by_name).chain(siblings).map(|place| places.open(place));
     found.find_map(|found| Some(of_build(found, &link.build_id)?.file))
 }

@@ -1,6 +1,6 @@
 //! AArch64: System V ABI for the Arm 64-bit Architecture (SYSVABI64), "Procedure Linkage Table".
 
-use super::Stub;
+use super::stub::Stub;
 
 /// `add x16, x16, #n` without `n`, and the bits of `n`.
 const ADD: u32 = 0x9100_0210;

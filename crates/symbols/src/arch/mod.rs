@@ -5,24 +5,15 @@
 #[cfg(any(test, target_arch = "aarch64"))]
 #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code, reason = "compiled for its tests"))]
 mod aarch64;
+mod stub;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::*;
+pub use stub::Stub;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("prof supports x86_64 and aarch64");
-
-/// A stub, which jumps to the function whose address a word contains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stub {
-    /// First address.
-    pub start: u64,
-    /// Limit address.
-    pub end: u64,
-    /// Address of the word, in the global offset table.
-    pub slot: u64,
-}

@@ -1,6 +1,6 @@
 //! x86-64: System V ABI, AMD64 supplement, "Procedure Linkage Table".
 
-use super::Stub;
+use super::stub::Stub;
 
 /// `jmp *disp32(%rip)`.
 const JUMP: [u8; 2] = [0xff, 0x25];

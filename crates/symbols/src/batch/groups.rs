@@ -13,6 +13,7 @@ use sys::foreign;
 use sys::jit::file_names::{is_compilers_file, number_of_dump};
 use sys::jit::{Epoch, Span};
 
+use super::cache_key;
 use crate::SymbolOptions;
 use crate::cache::CacheKey;
 use crate::encoded_frames::EncodedFrames;
@@ -173,8 +174,8 @@ impl Grouping {
 }
 
 /// Key of the results from these files, or from the running kernel.
-pub fn cache_key(found: Option<&SymbolFiles>, options: &SymbolOptions) -> Option<CacheKey> {
-    found.map_or_else(CacheKey::of_kernel, |found| CacheKey::of(found, options))
+pub fn key_of(found: Option<&SymbolFiles>, options: &SymbolOptions) -> Option<CacheKey> {
+    found.map_or_else(cache_key::of_kernel, |found| cache_key::of_files(found, options))
 }
 
 /// Cache data for the group.
@@ -187,7 +188,7 @@ fn kept(
     if group.requested.is_empty() {
         return None;
     }
-    let key = cache_key(found, options)?;
+    let key = key_of(found, options)?;
     let stored = cache.load(&key);
     Some(CachedGroup { key, found: found.cloned(), stored })
 }

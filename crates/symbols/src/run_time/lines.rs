@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use rustc_hash::FxHashMap;
 
-use super::{CodeEntry, FoundCode};
+use super::found::{CodeEntry, FoundCode};
 use sys::jit::jitdump::{self, LineEntry};
 use sys::jit::perf_map::NameAt;
 

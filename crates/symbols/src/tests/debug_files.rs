@@ -1,5 +1,7 @@
 //! Debug information in other files or forms: split, shared, packed.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::opener::DirectOpener;
 use profile::Cause;
