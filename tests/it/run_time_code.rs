@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common;
+use crate::common::pprof::Sample;
 use crate::common::run::Running;
 use crate::common::system::needs_root;
 use crate::common::{Build, Pprof, Prof, assert_share, needs, read, target, temp_dir};
@@ -53,6 +54,23 @@ fn python_perf_maps_give_python_names() {
     let svg = Prof::new(&dir, "flame").run().ok().text();
     assert!(svg.contains("py::hot"), "{svg}");
     assert!(svg.contains("Python"), "the legend names the language: {svg}");
+}
+
+#[test]
+fn stacks_go_through_trampolines_without_frame_pointers() {
+    let dir = temp_dir();
+    let program = target("trampolines", Build::C);
+    Prof::new(&dir, "record -F 999").target(program, "500").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    remove_maps(&p);
+    let whole = ["inner", "py::middle:/app/a.py", "middle", "py::outer:/app/a.py", "outer", "main"];
+    let is_whole = |s: &Sample| {
+        let frames = p.user_frames(s);
+        let inner = frames.iter().position(|&f| f == "inner");
+        inner.is_some_and(|inner| frames[inner..].starts_with(&whole))
+    };
+    assert!(p.share(is_whole) > 95.0, "{}: {:?}", p.share(is_whole), p.comments);
+    assert_eq!(p.total_share("[truncated: run-time code without frame pointers]"), 0.0);
 }
 
 /// Each of the two functions has its own time, though they lie at the same addresses; the time

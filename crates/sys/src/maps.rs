@@ -6,7 +6,7 @@ use crate::record::FileId;
 use crate::{FileOffset, ProcessAddress};
 
 /// An executable region of a process's address space.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Region {
     /// First address.
     pub start: u64,
@@ -16,6 +16,11 @@ pub struct Region {
     pub offset: u64,
     /// Image that is mapped: an index into the table of the owner.
     pub image: u32,
+    /// The process may write to it.
+    pub writable: bool,
+    /// Version of the regions when it was inserted: mapped again, or made executable again, it has
+    /// another one. Set by [`Regions::insert`].
+    pub since: u64,
 }
 
 impl Region {
@@ -37,7 +42,7 @@ static VERSION: AtomicU64 = AtomicU64::new(0);
 
 impl Regions {
     /// Adds a region; it replaces what it overlaps, as `mmap(2)` with `MAP_FIXED` does.
-    pub fn insert(&mut self, new: Region) {
+    pub fn insert(&mut self, mut new: Region) {
         if new.start >= new.end {
             return;
         }
@@ -52,10 +57,11 @@ impl Regions {
             offset: r.offset.wrapping_add(new.end - r.start),
             ..r.clone()
         });
+        self.version = VERSION.fetch_add(1, Ordering::Relaxed) + 1;
+        new.since = self.version;
         kept.push(new);
         kept.extend(tail);
         self.sorted.splice(first..last, kept);
-        self.version = VERSION.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
     /// Version of these regions; only unchanged copies share it.
@@ -150,7 +156,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn region(start: u64, end: u64, image: u32) -> Region {
-        Region { start, end, offset: start, image }
+        Region { start, end, offset: start, image, ..Region::default() }
     }
 
     #[test]
@@ -178,6 +184,17 @@ mod tests {
         r.insert(region(30, 200, 3));
         assert_eq!(r.iter().map(|x| x.image).collect::<Vec<_>>(), [1, 3]);
         assert_eq!(r.find(ProcessAddress(200)), None);
+    }
+
+    #[test]
+    fn a_region_that_is_mapped_again_is_distinguished() {
+        let mut r = Regions::default();
+        let since = |r: &Regions, at| r.find(ProcessAddress(at)).map(|found| found.since);
+        r.insert(region(0, 100, 1));
+        let first = since(&r, 10);
+        r.insert(region(40, 60, 1));
+        assert_eq!((since(&r, 10), since(&r, 70)), (first, first));
+        assert!(since(&r, 50) > first);
     }
 
     proptest! {

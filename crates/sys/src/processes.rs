@@ -13,7 +13,7 @@ use super::container::{self, Container};
 use super::image::Images;
 use super::jit::Jit;
 use super::loader;
-use super::maps::{Region, Regions, parse_line};
+use super::maps::{MapsLine, Region, Regions, parse_line};
 use super::procfs::{self, Cgroup};
 use crate::record::{Mmap, Record};
 use crate::{ProcessAddress, ThreadId};
@@ -285,8 +285,14 @@ impl ProcessTable {
         let path = String::from_utf8_lossy(m.path);
         let deleted = path.strip_suffix(" (deleted)").unwrap_or(&path);
         let image = self.images.intern(m.pid, deleted, m.build_id.unwrap_or(&[]), m.file);
-        let region =
-            Region { start: m.start, end: m.start.saturating_add(m.len), offset: m.offset, image };
+        let region = Region {
+            start: m.start,
+            end: m.start.saturating_add(m.len),
+            offset: m.offset,
+            image,
+            writable: m.prot & libc::PROT_WRITE as u32 != 0,
+            since: 0,
+        };
         let process = self.process_mut(m.pid);
         if process.main_image.is_none() && deleted.starts_with('/') {
             process.main_image = Some(image);
@@ -434,7 +440,8 @@ fn from_proc(pid: i32, images: &mut Images, jit: &mut Jit) -> Process {
         if process.main_image.is_none() && is_main(line.path) {
             process.main_image = Some(image);
         }
-        regions.insert(Region { start: line.start, end: line.end, offset: line.offset, image });
+        let MapsLine { start, end, offset, writable, .. } = line;
+        regions.insert(Region { start, end, offset, image, writable, since: 0 });
     }
     process
 }

@@ -6,8 +6,8 @@
 //! ([`module::RuleCache`]). Frames of code without unwind information are derived from its
 //! instructions ([`arch`]).
 //!
-//! It never reads memory that was not copied at the moment of the sample, never guesses a caller,
-//! names no function and opens no perf event.
+//! It never reads memory that was not copied at the moment of the sample, except code that its
+//! process cannot write to, never guesses a caller, names no function and opens no perf event.
 
 mod arch;
 mod cfi;
@@ -16,6 +16,7 @@ mod go_frames;
 mod memo;
 mod module;
 mod read_pages;
+mod run_time;
 mod splice;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ pub use code::{Cost, fuzz_cost};
 use memo::Memo;
 pub use memo::{Kept, SLOTS};
 use module::{Modules, RuleCache};
+use run_time::RunTimeCode;
 use walk::{StackCopy, Walk};
 
 /// Most frames of a user stack.
@@ -313,6 +315,7 @@ pub struct Unwinder {
     modules: Modules,
     rules: RuleCache,
     memo: Memo,
+    run_time: RunTimeCode,
     /// A caller's frame pointer was unknown in the current walk.
     blind: bool,
     /// The last stack was followed beyond the kernel's own copy of it.

@@ -433,7 +433,7 @@ impl ModuleUnwinder {
 }
 
 /// One step up by a rule.
-fn by_rule(
+pub fn by_rule(
     rule: Rule,
     kind: AddressKind,
     regs: &mut Regs,
@@ -493,7 +493,7 @@ fn by_rule(
 }
 
 /// The same where not all registers are known; only the stack and frame pointers are afterwards.
-fn by_rule_in(
+pub fn by_rule_in(
     rule: Rule,
     kind: AddressKind,
     registers: &mut KnownRegisters,
@@ -502,11 +502,15 @@ fn by_rule_in(
     let Some(sp) = registers.get(SP) else { return Step::Failed };
     let bp = registers.get(BP);
     let mut regs = Regs { ip: 0, sp, bp: bp.unwrap_or(0) };
-    let is_by_sp = matches!(rule, Rule::Offset { register: SP, bp: Saved::Same, .. });
-    let step = if is_by_sp { by_rule(rule, kind, &mut regs, read) } else { Step::Failed };
+    let caller_bp = match rule {
+        Rule::Offset { register: SP, bp: saved @ (Saved::Same | Saved::FromCfa(_)), .. } => saved,
+        _ => return Step::Failed,
+    };
+    let step = by_rule(rule, kind, &mut regs, read);
     if let Step::Caller(_) = step {
         *registers = KnownRegisters::NONE;
         registers.set(SP, regs.sp);
+        let bp = if caller_bp == Saved::Same { bp } else { Some(regs.bp) };
         bp.into_iter().for_each(|bp| registers.set(BP, bp));
     }
     step

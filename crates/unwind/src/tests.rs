@@ -10,7 +10,7 @@ fn synthetic_process() -> (Regions, Images) {
     let mut regions = Regions::default();
     let mut images = Images::default();
     let image = images.intern(1, "", &[], Default::default());
-    regions.insert(Region { start: 0x1000, end: 0x9000, offset: 0, image });
+    regions.insert(Region { start: 0x1000, end: 0x9000, offset: 0, image, ..Region::default() });
     (regions, images)
 }
 
@@ -74,7 +74,7 @@ fn a_recursion_keeps_its_depth() {
 fn probed_process() -> (Regions, Images) {
     let (mut regions, mut images) = synthetic_process();
     let image = images.intern(1, "[uprobes]", &[], Default::default());
-    regions.insert(Region { start: 0x9000, end: 0xa000, offset: 0, image });
+    regions.insert(Region { start: 0x9000, end: 0xa000, offset: 0, image, ..Region::default() });
     (regions, images)
 }
 

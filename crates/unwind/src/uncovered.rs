@@ -2,7 +2,7 @@
 //! copied.
 
 use super::arch::{BP, EXIT, RESULT, SP};
-use super::cfi::KnownRegisters;
+use super::cfi::{KnownRegisters, Rule};
 use super::code::{Leads, Proof};
 use super::memo::Reads;
 use super::module::{self, Fact, FactKind, Step};
@@ -117,8 +117,44 @@ impl Unwinder {
         step
     }
 
-    /// One step up along the frame pointer, from code made at run time, for which nothing else is
-    /// available.
+    /// One step up from code made at run time: by its instructions if they lead straight to their
+    /// return, as in trampolines, else along the frame pointer.
+    pub(super) fn by_run_time_code(
+        &mut self,
+        walk: &Walk<'_>,
+        frame: Frame,
+        regs: &mut Regs,
+        images: &mut Images,
+        read: &mut impl FnMut(u64) -> Result<u64, ()>,
+    ) -> Step {
+        let Some(rule) = self.run_time_rule(walk.process(), frame) else {
+            return self.by_pointer(walk, frame, regs, images, read);
+        };
+        let mut caller = *regs;
+        let step = module::by_rule(rule, frame.kind, &mut caller, read);
+        let Step::Caller(address) = step else { return step };
+        if self.leads(walk.process(), frame, ProcessAddress(address), images) == Leads::Elsewhere {
+            return Step::Uncovered;
+        }
+        *regs = caller;
+        step
+    }
+
+    /// The rule of run-time code by its instructions.
+    fn run_time_rule(&mut self, process: Process<'_>, frame: Frame) -> Option<Rule> {
+        let Process { pid, regions } = process;
+        let region = regions.find(frame.instruction())?;
+        if let Some(known) = self.run_time.known(region, frame) {
+            return known;
+        }
+        // Reading is left to the thread that may wait.
+        if self.rules.lacks() {
+            return None;
+        }
+        self.run_time.rule(pid, region, frame)
+    }
+
+    /// One step up along the frame pointer, from code made at run time.
     pub(super) fn by_pointer(
         &mut self,
         walk: &Walk<'_>,

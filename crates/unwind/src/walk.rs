@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::arch::{BP, RED_ZONE, SP, removed_slot};
 use super::cfi::KnownRegisters;
 use super::memo::{Lead, Reads, Visited};
-use super::module::{ModuleUnwinder, Modules, Step};
+use super::module::{self, ModuleUnwinder, Modules, Step};
 use super::{ElfPlace, Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate};
 use crate::{AddressKind, CodeAddress};
 use sys::arch::PAGE;
@@ -204,7 +204,7 @@ impl Unwinder {
                 reads.void();
                 out_of_probe(walk, regs)
             } else if is_run_time_code(&frame) {
-                self.by_pointer(walk, frame, regs, images, &mut read)
+                self.by_run_time_code(walk, frame, regs, images, &mut read)
             } else {
                 Step::Uncovered
             };
@@ -241,7 +241,7 @@ impl Unwinder {
         regs: &mut Regs,
         images: &Images,
     ) -> Step {
-        let Unwinder { modules, rules, memo, .. } = self;
+        let Unwinder { modules, rules, memo, run_time, .. } = self;
         let walked = memo.steps();
         let signal = walked.iter().rposition(|s| !s.frame.kind.is_return()).filter(|&i| i > 0);
         let mut registers = KnownRegisters::NONE;
@@ -261,14 +261,18 @@ impl Unwinder {
         let mut last = Step::Failed;
         for at in walked[first..].iter().chain([&this]) {
             registers.set_ip(at.regs.ip);
-            let Some((module, address)) = module_of(modules, at.frame, images) else {
-                return Step::Failed;
-            };
             if registers.get(SP) != Some(at.regs.sp) {
                 return Step::Failed;
             }
             let read = &mut |address| walk.read(address);
-            last = module.step_with(rules, address, &mut registers, read);
+            last = match module_of(modules, at.frame, images) {
+                Some((module, address)) => module.step_with(rules, address, &mut registers, read),
+                None => {
+                    let rule = run_time.known_rule(walk.regions, at.frame);
+                    let Some(rule) = rule else { return Step::Failed };
+                    module::by_rule_in(rule, at.frame.kind, &mut registers, read)
+                }
+            };
             if !matches!(last, Step::Caller(_) | Step::Interrupted(_)) {
                 return if last == Step::NeedsRegisters { Step::Failed } else { last };
             }

@@ -169,8 +169,8 @@ impl RunTime {
                 "run luajit with -joff: the code that its compiler makes keeps no frame pointers",
             ),
             RunTime::Python => Some(
-                "use a python3 that was built with CFLAGS=-fno-omit-frame-pointer, or run it \
-                 without -X perf",
+                "record as root, or as the user who runs python3, and begin before it ends: prof \
+                 reads the code that -X perf makes from its memory",
             ),
             // Their code keeps frame pointers.
             RunTime::Node | RunTime::Chromium => None,

@@ -99,7 +99,7 @@ fn each_compiler_of_run_time_code_has_its_own_advice() {
         (RunTime::Php, &["opcache.jit_debug=0x10", "opcache.jit=disable"]),
         (RunTime::LuaJit, &["-joff"]),
         (RunTime::Node, &["--perf-basic-prof"]),
-        (RunTime::Python, &["-X perf", "-fno-omit-frame-pointer"]),
+        (RunTime::Python, &["-X perf", "record as root"]),
     ] {
         let all = of(vec![run_time]);
         assert!(remedies.iter().all(|remedy| all.contains(remedy)), "{run_time:?}: {all}");

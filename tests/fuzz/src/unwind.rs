@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
     let image = images.intern(1, path, &[], Default::default());
     let size = (data.len() as u64).next_multiple_of(4096);
     let mut regions = Regions::default();
-    regions.insert(Region { start: BASE, end: BASE + size, offset: 0, image });
+    regions.insert(Region { start: BASE, end: BASE + size, offset: 0, image, ..Region::default() });
     let image = images.load(image, Hit { pid: PID, start: 0, end: 0 });
     let segments: Vec<(u64, u64)> = match &images.get(image).state {
         State::Elf(loaded) => loaded.elf.segments.iter().map(|s| (s.offset, s.size)).collect(),

@@ -6,10 +6,10 @@
 
 use gimli::{RegisterRule, Vendor};
 
-use crate::CodeAddress;
 use crate::cfi::{KnownRegisters, Return, Rule, Saved};
 use crate::code::{Between, CallTarget, File, Leads, Proof, Text};
 use crate::module::Step;
+use crate::{AddressKind, CodeAddress};
 use sys::record::Regs;
 
 /// Number of registers that are restored.
@@ -248,6 +248,12 @@ impl Moved {
     pub fn word(&self, _sp: u64, _read: impl FnOnce(u64) -> Result<u64, ()>) -> Option<(u64, u64)> {
         match *self {}
     }
+}
+
+/// The rule of the code at an instruction or return address, if it goes straight to a return and
+/// finds its return address by the stack pointer alone: not yet.
+pub fn straight_rule(_code: &[u8], _kind: AddressKind) -> Option<Rule> {
+    None
 }
 
 /// Cached results about code without unwind information.

@@ -69,7 +69,7 @@ impl RuleCache {
     }
 
     /// True if only cached results are used: the one that is needed now is not, which is noted.
-    pub(super) fn lacks(&mut self) -> bool {
+    pub fn lacks(&mut self) -> bool {
         self.lacking |= self.closed;
         self.closed
     }

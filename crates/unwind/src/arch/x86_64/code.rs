@@ -20,11 +20,13 @@ mod graph;
 mod moved;
 mod onward;
 mod recent;
+mod straight;
 
 pub use cache::CodeCache;
 pub use delivery::{DeliveryContexts, contexts, delivers};
 pub use frame::CodeFrame;
 pub use moved::Moved;
+pub use straight::straight_rule;
 
 /// Passes on the targets of direct calls, and addresses that are taken, in code at an address, in
 /// about the first `most` bytes; returns the number of bytes that it read.
