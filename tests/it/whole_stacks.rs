@@ -229,6 +229,36 @@ fn go_stacks_with_cgo_are_whole() {
     assert!(p.total_share("c_work") > 3.0);
 }
 
+/// C that Go has called back runs on the thread's stack, Go on the goroutine's: both are copied.
+#[test]
+fn go_stacks_with_callbacks_from_c_are_whole() {
+    if !needs(&["go", "gcc"]) || !common::system::has_deep_stacks() {
+        return;
+    }
+    let stripped = targets::built("callbacks", "callbacks.go", "go", &["build", "-ldflags=-s -w"]);
+    for (program, depth) in [(&target("callbacks", Build::Go), "0"), (&stripped, "2")] {
+        let p = row("Go called back from C", 96.0, program, &["2", depth]);
+        let round = ["main.goCallback", "crosscall2", "goCallback", "runtime.cgocall"];
+        let rounds = 1 + depth.parse::<usize>().unwrap();
+        let mut seen = 0;
+        for frames in p.samples.iter().map(|s| p.user_frames(s)) {
+            let is_whole = frames.last().is_some_and(|f| f.starts_with("runtime.goexit"));
+            if !is_whole || !frames.contains(&"main.goWork") {
+                continue;
+            }
+            // Each time that Go is called back, there is C between Go and Go.
+            let of =
+                |name: &str| frames.iter().filter(|f| f.trim_end_matches(".abi0") == name).count();
+            let counts = round.map(of);
+            assert!((1..=rounds).contains(&counts[0]), "{frames:?}");
+            assert_eq!(counts, [counts[0]; 4], "{frames:?}");
+            assert_eq!(of("main.goOuter"), 1, "{frames:?}");
+            seen += 1;
+        }
+        assert!(seen > 0, "no stack with Go that was called back");
+    }
+}
+
 /// Go's scheduler and garbage collector run on stacks of their own, whose callers are on others:
 /// the memory above their frames is stale.
 #[test]

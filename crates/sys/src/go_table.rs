@@ -321,6 +321,14 @@ impl GoTable {
         (again == entry).then_some(Function { entry, fields: start + self.field() })
     }
 
+    /// The name of a function, up to 256 bytes of it.
+    pub fn name<'a>(&self, file: &'a [u8], function: &Function) -> Option<&'a [u8]> {
+        const LONGEST: usize = 256;
+        let offset = self.field_of(file, function, 0)? as usize;
+        let name = self.data(file).get(self.parts.names.checked_add(offset)?..)?;
+        name[..name.len().min(LONGEST)].split(|&byte| byte == 0).next()
+    }
+
     /// The 32-bit field number `n` of a function, after its address: its name, arguments, deferred
     /// return, and the lists of its frame sizes, files and lines; then the number of further lists.
     pub fn field_of(&self, file: &[u8], function: &Function, n: usize) -> Option<u32> {

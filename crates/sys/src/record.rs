@@ -4,12 +4,14 @@
 //! length: a short or inconsistent one decodes to `None` and is counted by the caller, so bytes
 //! from a hostile or newer kernel cannot make us panic or read out of bounds.
 
+mod go_stacks;
 mod rest;
 mod sideband;
 
 use perf_event_open_sys::bindings as abi;
 
 use crate::{ThreadId, arch};
+pub use go_stacks::GoStacks;
 pub use rest::{CHUNK, Chunk, Rest};
 pub use sideband::other;
 

@@ -13,6 +13,7 @@ mod arch;
 mod cfi;
 mod code;
 mod go_frames;
+mod go_stacks;
 mod memo;
 mod module;
 mod read_pages;
@@ -32,6 +33,7 @@ use sys::{FileAddress, FileOffset, ProcessAddress, ThreadId};
 
 #[cfg(fuzzing)]
 pub use code::{Cost, fuzz_cost};
+use go_stacks::GoPositions;
 use memo::Memo;
 pub use memo::{Kept, SLOTS};
 use module::{Modules, RuleCache};
@@ -316,6 +318,7 @@ pub struct Unwinder {
     rules: RuleCache,
     memo: Memo,
     run_time: RunTimeCode,
+    go: GoPositions,
     /// A caller's frame pointer was unknown in the current walk.
     blind: bool,
     /// The last stack was followed beyond the kernel's own copy of it.

@@ -16,7 +16,7 @@ use super::cfi::{
 };
 use super::code::{Between, File, Functions, Leads, Text};
 use crate::{AddressKind, CodeAddress};
-pub use facts::{Fact, FactKind};
+pub use facts::{Fact, FactKind, GoRole};
 use go::GoFacts;
 pub use rule_cache::RuleCache;
 use sys::FileAddress;
@@ -502,15 +502,15 @@ pub fn by_rule_in(
     let Some(sp) = registers.get(SP) else { return Step::Failed };
     let bp = registers.get(BP);
     let mut regs = Regs { ip: 0, sp, bp: bp.unwrap_or(0) };
-    let caller_bp = match rule {
-        Rule::Offset { register: SP, bp: saved @ (Saved::Same | Saved::FromCfa(_)), .. } => saved,
-        _ => return Step::Failed,
-    };
+    let Rule::Offset { register: SP, bp: saved, .. } = rule else { return Step::Failed };
+    if let Saved::FromBp(_) = saved {
+        return Step::Failed;
+    }
     let step = by_rule(rule, kind, &mut regs, read);
     if let Step::Caller(_) = step {
         *registers = KnownRegisters::NONE;
         registers.set(SP, regs.sp);
-        let bp = if caller_bp == Saved::Same { bp } else { Some(regs.bp) };
+        let bp = if saved == Saved::Same { bp } else { Some(regs.bp) };
         bp.into_iter().for_each(|bp| registers.set(BP, bp));
     }
     step

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::arch::{BP, RED_ZONE, SP, removed_slot};
 use super::cfi::KnownRegisters;
+use super::go_stacks::GoPositions;
 use super::memo::{Lead, Reads, Visited};
 use super::module::{self, ModuleUnwinder, Modules, Step};
 use super::{ElfPlace, Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate};
@@ -61,15 +62,21 @@ const FARTHEST: u64 = 64 << 20;
 
 impl StackCopy<'_> {
     pub fn read(&self, address: u64) -> Result<u64, ()> {
-        // Below the stack pointer are popped or unused words.
-        let at = address.checked_sub(self.start).ok_or(())?;
+        // Below the stack pointer are popped or unused words, unless they are of another stack.
+        let Some(at) = address.checked_sub(self.start) else {
+            return self.rest.go().word(address).ok_or(());
+        };
         let bytes = usize::try_from(at).ok().and_then(|at| self.bytes.get(at..));
         if let Some(word) = bytes.and_then(|bytes| bytes.first_chunk()) {
             return Ok(u64::from_le_bytes(*word));
         }
-        let word = self.rest.word(address).ok_or(())?;
-        self.beyond.set(true);
-        Ok(word)
+        match self.rest.word(address) {
+            Some(word) => {
+                self.beyond.set(true);
+                Ok(word)
+            }
+            None => self.rest.go().word(address).ok_or(()),
+        }
     }
 
     /// True if the address was not copied and may be part of the stack.
@@ -101,6 +108,7 @@ impl Unwinder {
     ) -> StackEnd {
         self.memo.begin(walk.thread.tid, walk.regions.version());
         self.blind = false;
+        self.go = GoPositions::of(walk.stack.rest.go());
         let mut end = self.walk_up(walk, regs, images, frames);
         if self.blind && end != StackEnd::Complete {
             end = StackEnd::ExceptionDelivery;
@@ -193,6 +201,9 @@ impl Unwinder {
         images: &mut Images,
         reads: &mut Reads,
     ) -> Step {
+        if let Some(step) = self.across_go_stacks(walk, frame, regs, images, reads) {
+            return step;
+        }
         let mut read = |address| {
             let word = walk.read(address);
             reads.note(address, word);

@@ -3,7 +3,8 @@
 use super::blocks::{HeldMemory, KeptBytes, StackBlocks};
 use crate::sampler::Event;
 use sys::record::{
-    AllRegs, Callchain, Chunk, FileId, GroupCounts, Mmap, Record, Regs, Rest, Sample, UserStack,
+    AllRegs, Callchain, Chunk, FileId, GoStacks, GroupCounts, Mmap, Record, Regs, Rest, Sample,
+    UserStack,
 };
 
 /// An event with its own memory.
@@ -72,6 +73,8 @@ struct KeptStack {
     chunks: Vec<(KeptBytes, u8)>,
     /// Replaced return addresses.
     replaced: Box<[u8]>,
+    /// The other stack of a thread of Go.
+    go: Box<[u8]>,
 }
 
 impl KeptSample {
@@ -79,11 +82,11 @@ impl KeptSample {
         let Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user } =
             *sample;
         let parts = [callchain.bytes(), group.bytes(), raw].concat().into_boxed_slice();
-        let replaced = match user {
-            UserStack::Native { rest, .. } => rest.replaced(),
-            _ => &[],
+        let (replaced, go) = match user {
+            UserStack::Native { rest, .. } => (rest.replaced(), rest.go().all()),
+            _ => (&[][..], &[][..]),
         };
-        let size = size_of::<KeptSample>() + parts.len() + replaced.len();
+        let size = size_of::<KeptSample>() + parts.len() + replaced.len() + go.len();
         let held = HeldMemory::new(blocks.held(), size);
         let user = match user {
             UserStack::None => KeptUser::None,
@@ -104,6 +107,7 @@ impl KeptSample {
                     rest,
                     chunks,
                     replaced: replaced.into(),
+                    go: go.into(),
                 })
             }
         };
@@ -152,7 +156,9 @@ impl KeptSample {
                     all: AllRegs::new(&stack.all),
                     bytes: copy,
                     full: stack.full,
-                    rest: Rest::new(stack.rest, &chunks).with_replaced(&stack.replaced),
+                    rest: Rest::new(stack.rest, &chunks)
+                        .with_replaced(&stack.replaced)
+                        .with_go(GoStacks::new(&stack.go)),
                 }
             }
         };
@@ -258,7 +264,8 @@ mod tests {
         let all = [5; sys::arch::REGISTERS * 8];
         let chunks = [Chunk::new(&bytes[..32 << 10], 0b101), Chunk::new(&bytes[..999], 0)];
         let replaced = Rest::new(0x7000, &chunks).with_replaced(&bytes[..32]);
-        for rest in [Rest::default(), Rest::new(0x7000, &chunks), replaced] {
+        let go = replaced.with_go(GoStacks::new(&bytes[..4096]));
+        for rest in [Rest::default(), Rest::new(0x7000, &chunks), replaced, go] {
             let user = UserStack::Native {
                 regs: Regs { ip: 1, sp: 0x7318, bp: 3 },
                 all: AllRegs::new(&all),

@@ -26,7 +26,7 @@ use program::{DeepProgram, Kernel, LoopEnd};
 use ring::{CopyRing, SlotState};
 pub use session::DeepStacks;
 use sys::procfs;
-use sys::record::{Chunk, Rest, Sample, UserStack};
+use sys::record::{Chunk, GoStacks, Rest, Sample, UserStack};
 
 /// Bytes of a stack in one record of the ring.
 const CHUNK: u32 = 32 << 10;
@@ -42,6 +42,9 @@ pub const MAX_CHUNKS: usize = (DEEPEST / CHUNK) as usize;
 
 /// Index of a record that has replaced return addresses instead of a chunk.
 const REPLACED: u64 = 1 << 16;
+
+/// Index of a record that has the other stack of a thread of Go.
+const GO_STACK: u64 = 1 << 17;
 
 /// Maximum number of replaced return addresses of a stack.
 const MAX_REPLACED: usize = 16;
@@ -297,6 +300,7 @@ impl Deep {
             same && (!self.same_numbers || entry.tid == sample.tid as u64)
         };
         let mut replaced: &[u8] = &[];
+        let mut go = GoStacks::default();
         let mut used = 0;
         let mut first = 0;
         let mut tid = None;
@@ -306,6 +310,10 @@ impl Deep {
             if entry.index == REPLACED && entry.tid == tid {
                 let length = entry.length.min(MAX_REPLACED * 16);
                 replaced = self.ring.bytes(entry.at + header::SIZE, length);
+                continue;
+            }
+            if entry.index == GO_STACK && entry.tid == tid {
+                go = GoStacks::new(self.ring.bytes(entry.at + header::SIZE, entry.length));
                 continue;
             }
             let index = entry.index as usize;
@@ -329,7 +337,7 @@ impl Deep {
             self.counts.differed += 1;
             return Rest::default();
         }
-        rest.with_replaced(replaced)
+        rest.with_replaced(replaced).with_go(go)
     }
 
     /// The counts so far.

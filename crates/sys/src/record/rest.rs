@@ -1,5 +1,6 @@
 //! Stack bytes beyond the kernel's copy, read at the same moment.
 
+use super::GoStacks;
 use crate::arch;
 
 /// Bytes of a chunk, except the last one.
@@ -45,18 +46,29 @@ pub struct Rest<'a> {
     from: u64,
     chunks: &'a [Chunk<'a>],
     replaced: &'a [u8],
+    go: GoStacks<'a>,
 }
 
 impl<'a> Rest<'a> {
     /// Chunks from an address on.
     pub fn new(from: u64, chunks: &'a [Chunk<'a>]) -> Rest<'a> {
-        Rest { from, chunks, replaced: &[] }
+        Rest { from, chunks, replaced: &[], go: GoStacks::default() }
     }
 
     /// The same with return addresses that the kernel has replaced for return probes: pairs of
     /// words, the address on the stack and the return address that was there.
     pub fn with_replaced(self, replaced: &'a [u8]) -> Rest<'a> {
         Rest { replaced, ..self }
+    }
+
+    /// The same with the other stack of a thread of Go.
+    pub fn with_go(self, go: GoStacks<'a>) -> Rest<'a> {
+        Rest { go, ..self }
+    }
+
+    /// The other stack of a thread of Go.
+    pub fn go(self) -> GoStacks<'a> {
+        self.go
     }
 
     /// The replaced return addresses, as in [`Rest::with_replaced`].

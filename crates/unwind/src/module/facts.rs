@@ -29,6 +29,33 @@ pub enum FactKind {
     Stored,
     /// The code at the address is the system call `exit`.
     Exits,
+    /// The code is of a function of Go's run-time code with this role.
+    Go(GoRole),
+}
+
+/// Role of a function of Go's run-time code whose caller is not where it usually is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GoRole {
+    /// It leaves the goroutine's stack.
+    Leaves,
+    /// It leaves the thread's stack to call Go from C.
+    CalledBack,
+    /// It is called by C, and calls [`GoRole::CalledBack`].
+    Enters,
+}
+
+impl GoRole {
+    /// Those of functions that switch stacks.
+    pub const SWITCHES: [GoRole; 3] = [GoRole::Leaves, GoRole::CalledBack, GoRole::Enters];
+
+    /// The names of the functions in Go's own table.
+    pub fn names(self) -> &'static [&'static str] {
+        match self {
+            GoRole::Leaves => &["runtime.asmcgocall", "runtime.systemstack"],
+            GoRole::CalledBack => &["runtime.cgocallback"],
+            GoRole::Enters => &["crosscall2"],
+        }
+    }
 }
 
 /// Cached facts.

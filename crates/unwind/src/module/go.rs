@@ -3,11 +3,12 @@
 use std::cell::OnceCell;
 use std::ops::Range;
 
-use super::{Fact, FactKind, ModuleUnwinder, RuleCache};
+use super::{Fact, FactKind, GoRole, ModuleUnwinder, RuleCache};
 use crate::CodeAddress;
 use crate::arch::{self, ENTRY_CFA, SP};
 use crate::cfi::Rule;
 use crate::go_frames::frame_size;
+use sys::FileAddress;
 use sys::catch_panic;
 use sys::elf::Segment;
 use sys::go_table::GoTable;
@@ -40,6 +41,26 @@ impl ModuleUnwinder {
     /// The rule of the code at an address by Go's own table, which stripped files have, too.
     pub(super) fn go_table_rule(&self, address: u64) -> Option<Rule> {
         arch::go_frame(frame_size(self.go_table()?, &self.file, address)?)
+    }
+
+    /// The role of the code at an address in switching between Go's stacks.
+    pub fn go_switch(&self, cache: &mut RuleCache, at: CodeAddress) -> Option<GoRole> {
+        GoRole::SWITCHES.into_iter().find(|&role| self.has_go_role(cache, at, role))
+    }
+
+    /// True if the code at an address has this role in Go's run-time code.
+    pub fn has_go_role(&self, cache: &mut RuleCache, at: CodeAddress, role: GoRole) -> bool {
+        let FileAddress(address) = at.lookup();
+        let of = Fact { image: self.image, address, kind: FactKind::Go(role) };
+        self.is_go && cache.fact(of, |_| self.is_named(address, role.names()))
+    }
+
+    /// True if the function that contains an address has one of these names in Go's own table.
+    fn is_named(&self, address: u64, names: &[&str]) -> bool {
+        let name = self
+            .go_table()
+            .and_then(|table| table.name(&self.file, &table.function(&self.file, address)?));
+        name.is_some_and(|name| names.iter().any(|known| name == known.as_bytes()))
     }
 
     pub(super) fn go_table(&self) -> Option<&GoTable> {

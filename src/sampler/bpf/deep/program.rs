@@ -1,5 +1,7 @@
 //! The program: it runs in the interrupt that takes a sample, before the kernel writes the sample.
 
+mod go;
+
 use std::io;
 
 use super::{CHUNK, MAX_REPLACED, REPLACED, header};
@@ -174,6 +176,7 @@ impl DeepProgram<'_> {
         if let Some(probes) = &self.kernel.probes {
             self.copy_replaced(&mut c, probes);
         }
+        self.copy_go(&mut c);
         self.find_end(&mut c, out);
         self.find_begin(&mut c, copy, out);
         c.put(copy);
