@@ -259,6 +259,33 @@ fn go_stacks_with_callbacks_from_c_are_whole() {
     }
 }
 
+/// Code that a signal has interrupted is shown with the line of the interrupted instruction, not of
+/// the one before.
+#[test]
+fn a_load_that_panics_in_go_has_its_own_line() {
+    if !needs(&["go"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let program = target("panics", Build::Go);
+    Prof::new(&dir, "record -F 999").target(program, "1").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let source = std::fs::read_to_string(targets::source("panics.go")).unwrap();
+    let line = 1 + source.lines().position(|line| line.contains("// the load")).unwrap() as i64;
+    let mut seen = 0;
+    for sample in &p.samples {
+        let frames = p.frames(sample);
+        let Some(at) = frames.iter().position(|&f| f == "runtime.sigpanic") else { continue };
+        if frames.get(at + 1) == Some(&"main.faulty") {
+            let location =
+                sample.locations.iter().position(|l| p.lines[l].contains(&"main.faulty".into()));
+            assert_eq!(p.sources[&sample.locations[location.unwrap()]].1, line);
+            seen += 1;
+        }
+    }
+    assert!(seen > 0, "no sample on top of a panic");
+}
+
 /// Go's scheduler and garbage collector run on stacks of their own, whose callers are on others:
 /// the memory above their frames is stale.
 #[test]

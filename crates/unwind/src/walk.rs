@@ -6,7 +6,7 @@ use super::arch::{BP, RED_ZONE, SP, removed_slot};
 use super::cfi::KnownRegisters;
 use super::go_stacks::GoPositions;
 use super::memo::{Lead, Reads, Visited};
-use super::module::{self, ModuleUnwinder, Modules, Step};
+use super::module::{self, GoRole, ModuleUnwinder, Modules, Step};
 use super::{ElfPlace, Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate};
 use crate::{AddressKind, CodeAddress};
 use sys::arch::PAGE;
@@ -170,7 +170,9 @@ impl Unwinder {
             };
             self.memo.note(Visited { regs: here, frame, reads });
             match step {
-                Step::Caller(caller) => (address, kind) = (caller, AddressKind::Return),
+                Step::Caller(caller) => {
+                    (address, kind) = (caller, self.kind_of_caller(frame, images));
+                }
                 Step::CallerOnly(caller) => {
                     self.blind = true;
                     (address, kind) = (caller, AddressKind::Return);
@@ -191,6 +193,15 @@ impl Unwinder {
                 step => return self.why(step, frame, images, frames),
             };
         }
+    }
+
+    /// Kind of the address that a frame leads to: functions that Go's handlers of signals make
+    /// interrupted code call return to the instruction that was interrupted.
+    fn kind_of_caller(&mut self, frame: Frame, images: &Images) -> AddressKind {
+        let Unwinder { modules, rules, .. } = self;
+        let interrupts = module_of(modules, frame, images)
+            .is_some_and(|(module, at)| module.has_go_role(rules, at, GoRole::Interrupts));
+        if interrupts { AddressKind::Instruction } else { AddressKind::Return }
     }
 
     fn step(

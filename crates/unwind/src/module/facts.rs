@@ -42,6 +42,8 @@ pub enum GoRole {
     CalledBack,
     /// It is called by C, and calls [`GoRole::CalledBack`].
     Enters,
+    /// A signal's handler has made interrupted code call it, at any instruction.
+    Interrupts,
 }
 
 impl GoRole {
@@ -54,6 +56,7 @@ impl GoRole {
             GoRole::Leaves => &["runtime.asmcgocall", "runtime.systemstack"],
             GoRole::CalledBack => &["runtime.cgocallback"],
             GoRole::Enters => &["crosscall2"],
+            GoRole::Interrupts => &["runtime.asyncPreempt", "runtime.sigpanic"],
         }
     }
 }
