@@ -56,6 +56,33 @@ fn sources_below(mut directories: Vec<PathBuf>) -> Vec<Source> {
     found
 }
 
+/// The sleeps of the integration tests, by file: one polls conditions, all others have a comment.
+const SLEEPS: [(&str, usize); 4] = [
+    ("tests/it/common/conditions.rs", 1),
+    // perf is run again after a while.
+    ("tests/it/common/run.rs", 1),
+    // The moment of a kill or an end is what is tried.
+    ("tests/it/inject.rs", 4),
+    // The length of a stop is what is measured.
+    ("tests/it/lock.rs", 1),
+];
+
+/// A test that sleeps guesses when something will have happened: `common::until` waits for it.
+#[test]
+fn tests_wait_for_conditions() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
+    let mut found = BTreeMap::new();
+    for source in sources_below(vec![directory]) {
+        let sleeps = ["thread::sleep(", "libc::usleep(", "libc::nanosleep("];
+        let count = source.code().filter(|line| sleeps.iter().any(|s| line.contains(s))).count();
+        if count > 0 {
+            found.insert(source.path, count);
+        }
+    }
+    let listed: BTreeMap<String, usize> = SLEEPS.map(|(path, n)| (path.to_owned(), n)).into();
+    assert_eq!(found, listed, "sleeps by file");
+}
+
 /// Lines of code that break a rule, each with its file.
 fn offences(breaks: impl Fn(&Source, &str) -> bool) -> Vec<String> {
     let all = sources();

@@ -11,7 +11,7 @@ use profile::{
 };
 use serde_json::Value;
 
-use crate::common::{Prof, go, needs, run::run, temp_dir, views};
+use crate::common::{Prof, go, needs, run::run, temp_dir, until_file_times_advance, views};
 
 /// Divides and adds in `work`, with `mix` inlined into line 8.
 const WORK: &str = "#include <stdio.h>
@@ -123,7 +123,7 @@ fn source_is_found_elsewhere_and_marked_if_it_is_newer() {
     recorded(dir.path());
     let source = |args: &str| annotated(dir.path(), args)["listings"][0]["source"].clone();
     assert_eq!(source("work")["newer_than"], Value::Null);
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    until_file_times_advance();
     fs::write(dir.path().join("work.c"), WORK).unwrap();
     assert_eq!(source("work")["newer_than"], "binary");
     let text = Prof::new(&dir, "annotate work").run().ok().text();

@@ -13,7 +13,7 @@ use profile::{Builder, Column, Function, FunctionId, LabelSetId, Line, Mapping};
 use serde_json::Value;
 
 use crate::common::json::members;
-use crate::common::{Prof, go, needs, run::run, targets, temp_dir};
+use crate::common::{Prof, go, needs, run::run, targets, temp_dir, until_file_times_advance};
 
 /// Calls a function of another library, reads a table and has inlined code.
 const CODE: &str = "#include <stdio.h>
@@ -282,7 +282,7 @@ fn node_has_instructions() {
     // Another file in its place, made after the recording.
     let name = v["listings"][0]["code"][0]["path"].as_str().unwrap().to_owned();
     fs::rename(&name, dir.path().join("old")).unwrap();
-    std::thread::sleep(Duration::from_millis(20));
+    until_file_times_advance();
     fs::copy(dir.path().join("old"), &name).unwrap();
     let v = annotated(dir.path(), r"JS:\*hotFunction --asm -n 1");
     assert_eq!(v["listings"][0]["code"][0]["missing"], "no_binary");
@@ -299,7 +299,7 @@ fn embedded_source_is_shown_and_never_newer() {
     let dir = temp_dir();
     compiled(dir.path(), "clang", "-gdwarf-5 -gembed-source");
     record(dir.path());
-    std::thread::sleep(Duration::from_millis(20));
+    until_file_times_advance();
     fs::write(dir.path().join("code.c"), "// changed\n").unwrap();
     for _ in 0..2 {
         let v = annotated(dir.path(), "work --all-lines");
@@ -349,7 +349,7 @@ fn source_is_fetched_by_build_id() {
     let fetch = format!("--debuginfod={url}");
     assert_eq!(source(&fetch)["origin"], "file");
     // Changed: only with a request, the right one is fetched.
-    std::thread::sleep(Duration::from_millis(20));
+    until_file_times_advance();
     fs::write(dir.path().join("code.c"), "// changed\n").unwrap();
     assert_eq!(
         (&source("")["origin"], &source("")["newer_than"]),

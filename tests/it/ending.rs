@@ -1,11 +1,10 @@
 //! The lines that a recording prints at its end, unless `-v` or `-q` changes them.
 
 use std::process::Command;
-use std::time::Duration;
 
 use crate::common::run::{self, Output};
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged_plain};
-use crate::common::{Build, Prof, Running, needs, read, target, temp_dir};
+use crate::common::{Build, Prof, Running, needs, read, system, target, temp_dir, until};
 
 /// The lines of prof, of which there are five at most.
 #[track_caller]
@@ -130,9 +129,7 @@ fn an_idle_parent_with_busy_children_is_reported() {
     let parent = Running::start(&mut shell);
     let pid = parent.pid();
     let children = || std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    while children().unwrap().trim().is_empty() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until(|| !children().unwrap().trim().is_empty());
     let out = Prof::plain(&dir, &format!("record -d 1s -p {pid}")).run().ok();
     let idle = format!("prof: process {pid} was idle while its children used ");
     let line = lines(&out).into_iter().find(|line| line.starts_with(&idle));
@@ -202,14 +199,16 @@ fn all_notes_are_in_the_file_and_with_v() {
 fn losses_that_matter_are_a_line() {
     let dir = temp_dir();
     let busy = Running::start(Command::new(target("known", Build::C)).arg("600"));
-    let options = format!("record -F 9999 -g dwarf -d 4 -p {}", busy.pid());
-    let mut prof = Prof::plain(&dir, &options);
-    let recording = Running::start(&mut prof.command);
-    // Stopped for a second, prof cannot read what the rings have no room for.
-    std::thread::sleep(Duration::from_secs(1));
+    let options = format!("record -F 9999 -g dwarf -d 1h -p {}", busy.pid());
+    // With -v, all notes are printed instead of the line.
+    let recording = Prof::plain(&dir, &options).start();
+    until(|| system::samples(recording.pid()));
+    // While prof is stopped, it cannot read what the rings have no room for.
     recording.signal(libc::SIGSTOP);
-    std::thread::sleep(Duration::from_secs(1));
+    system::until_has_run(busy.pid(), 1.0);
     recording.signal(libc::SIGCONT);
+    system::until_has_run(busy.pid(), 1.0);
+    recording.signal(libc::SIGINT);
     let out = recording.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     let all = p.figure("lost") + p.figure("samples");

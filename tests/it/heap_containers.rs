@@ -82,8 +82,7 @@ fn processes_in_containers_have_the_same_stacks_and_sums() {
     for how in ways {
         let mut target = Contained::start(&how);
         let args = format!("record -T heap --heap-interval 1 --inject -d 120s -p {}", target.pid);
-        let prof = Prof::new(&dir, &args).start();
-        wait_for_library(&prof, target.pid);
+        let prof = wait_for_library(Prof::new(&dir, &args).start(), target.pid);
         writeln!(target.words).unwrap();
         target.unshare = target.unshare.wait_for("done").0;
         prof.signal(libc::SIGINT);

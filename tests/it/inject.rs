@@ -53,7 +53,7 @@ fn every_allocation_after_the_injection_is_counted() {
     let dir = temp_dir();
     let target = Checked::start(0);
     let prof = endless(&dir, target.pid(), "--heap-interval 1");
-    wait_for_library(&prof, target.pid());
+    let prof = wait_for_library(prof, target.pid());
     let target = target.performs("go");
     prof.signal(libc::SIGINT);
     let out =
@@ -75,7 +75,7 @@ fn libraries_loaded_after_the_injection_are_counted() {
     let dir = temp_dir();
     let target = Checked::start(0);
     let prof = endless(&dir, target.pid(), "--heap-interval 1");
-    wait_for_library(&prof, target.pid());
+    let prof = wait_for_library(prof, target.pid());
     let target = target.performs("load");
     prof.signal(libc::SIGINT);
     prof.finish().ok();
@@ -128,6 +128,7 @@ fn a_process_survives_when_prof_is_killed() {
     let target = Checked::start(2);
     for round in 0..40u64 {
         let prof = endless(&dir, target.pid(), "");
+        // The subject: each round kills prof at another step of its work.
         std::thread::sleep(Duration::from_micros(1700 * (1 + round * 7 % 53)));
         prof.signal(libc::SIGKILL);
         prof.finish();
@@ -246,6 +247,7 @@ fn nothing_is_left_in_a_process_when_prof_is_killed() {
     let before = (open_files(pid), maps(pid).lines().count());
     for round in 0..60u64 {
         let prof = endless(&dir, pid, "--no-symbolize");
+        // The subject: each round kills prof at another step of its work.
         std::thread::sleep(Duration::from_micros(5_000 * (1 + round * 7 % 61)));
         prof.signal(libc::SIGKILL);
         prof.finish();
@@ -273,6 +275,7 @@ fn a_process_that_only_allocates_survives_when_prof_is_killed() {
     let target = Checked::start(1);
     for round in 0..40u64 {
         let prof = endless(&dir, target.pid(), "--no-symbolize");
+        // The subject: each round kills prof at another step of its work.
         std::thread::sleep(Duration::from_micros(5_000 * (1 + round * 11 % 61)));
         prof.signal(libc::SIGKILL);
         prof.finish();
@@ -378,6 +381,7 @@ fn a_process_that_ends_during_the_injection_is_reported() {
         let target = Checked::start(1);
         let args = format!("record -T heap --inject -d 1s -p {}", target.pid());
         let prof = Prof::new(&dir, &args).start();
+        // The subject: each round ends the process at another step of the injection.
         std::thread::sleep(Duration::from_millis(5 + 9 * round));
         target.running.signal(libc::SIGKILL);
         let out = prof.finish();

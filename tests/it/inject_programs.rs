@@ -79,7 +79,7 @@ fn redis_works_on_after_an_injection() {
         common::run::run(command).ok().text()
     };
     let prof = endless(&dir, server.pid(), "--heap-interval 64K");
-    wait_for_library(&prof, server.pid());
+    let prof = wait_for_library(prof, server.pid());
     let fill = "for i = 1, 20000 do redis.call('set', 'key' .. i, string.rep('x', 1000)) end";
     redis(&["eval", fill, "0"]);
     prof.signal(libc::SIGINT);

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common;
-use crate::common::system::needs_root;
+use crate::common::system::{child, needs_root};
 use crate::common::{Build, Prof, Running, target, temp_dir, until};
 
 fn directories(dir: &Path) -> Vec<PathBuf> {
@@ -52,9 +52,7 @@ fn the_library_of_a_killed_recording_is_removed_once_unused() {
     // Programs that start from now on would report an error if the library were gone.
     let commands: Vec<i32> = [&first, &second].iter().map(|prof| child(prof.pid())).collect();
     first.signal(libc::SIGKILL);
-    while first.is_running() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until(|| !first.is_running());
     any();
     assert_eq!(all().len(), 2);
     // SAFETY: kill takes numbers; these are children of profs, which no other process has.
@@ -68,16 +66,6 @@ fn the_library_of_a_killed_recording_is_removed_once_unused() {
     unsafe { libc::kill(commands[1], libc::SIGKILL) };
     second.finish();
     assert_eq!(all().len(), 0);
-}
-
-/// The only child of a process.
-fn child(pid: i32) -> i32 {
-    let children = || {
-        let path = format!("/proc/{pid}/task/{pid}/children");
-        std::fs::read_to_string(path).unwrap_or_default().trim().parse().ok()
-    };
-    until(|| children().is_some());
-    children().unwrap()
 }
 
 /// A probe that a prof has defined stays defined if it is killed, until the next recording of any

@@ -1,12 +1,13 @@
 //! Lock contention: waits for locks, and waits that are no contention.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::common::pprof::Sample;
-use crate::common::system::needs_tracefs;
+use crate::common::system::{self, needs_tracefs};
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::waits::{assert_waits, is_most_of, label, said, waits};
-use crate::common::{Build, Prof, Running, go, needs, read, target, temp_dir};
+use crate::common::{Build, Prof, Running, go, needs, read, target, temp_dir, until};
 
 #[test]
 fn c_library_locks_are_classified_by_their_waits() {
@@ -300,20 +301,36 @@ fn a_stop_neither_counts_as_a_wait_nor_splits_one() {
     let mut command = Command::new("python3");
     command.args(["-c", program]).stdin(std::process::Stdio::piped());
     let (mut running, _) = Running::start(&mut command).wait_for("ready");
-    let mut prof = Prof::new(&dir, &format!("record -T lock -d 4s -p {}", running.pid()));
-    let recording = Running::start(&mut prof.command);
-    let wait = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));
-    wait(1000);
+    let pid = running.pid();
+    let prof = Prof::new(&dir, &format!("record -T lock -d 1h -p {pid}"));
+    let recording = prof.start().sampling();
+    // The subject: parts of the wait before and after a stop, and the stop, have a length.
+    let lasts = |ms| std::thread::sleep(Duration::from_millis(ms));
+    let asked = Instant::now();
     std::io::Write::write_all(&mut running.stdin(), b"\n").unwrap();
-    wait(500);
+    until(|| system::is_in_call(pid, "python3", libc::SYS_futex));
+    let waits_first = Instant::now();
+    lasts(400);
+    let before = waits_first.elapsed().as_secs_f64();
     running.signal(libc::SIGSTOP);
-    wait(1500);
+    until(|| system::state(pid) == 'T');
+    let most_before = asked.elapsed().as_secs_f64();
+    lasts(1500);
+    let continued = Instant::now();
     running.signal(libc::SIGCONT);
+    let is_asleep = || system::state(pid) == 'S';
+    until(|| is_asleep() && system::is_in_call(pid, "python3", libc::SYS_futex));
+    let waits_again = Instant::now();
+    lasts(400);
+    let after = waits_again.elapsed().as_secs_f64();
+    recording.signal(libc::SIGINT);
     recording.finish().ok();
+    let most_after = continued.elapsed().as_secs_f64();
     let p = read(dir.path().join("profile.pb.gz"));
     let (seconds, count) = waits(&p, |s| label(s, "kind") == "python lock");
     assert_eq!(count, 1);
-    assert!((0.5..2.4).contains(&seconds), "{seconds} s");
+    let range = before + after..most_before + most_after;
+    assert!(range.contains(&seconds), "{seconds} s, {range:?}");
 }
 
 /// The kernel's own locks, with the whole machine.

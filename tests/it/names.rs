@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::common;
 use crate::common::machine::Sysctl;
-use crate::common::system::{Cgroup, needs_root};
+use crate::common::system::{self, Cgroup, needs_root};
 use crate::common::{
     Build, Pprof, Prof, ProfRecording, Running, assert_share, needs, read, skip, target, temp_dir,
 };
@@ -445,12 +445,7 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.config).ok();
-        for _ in 0..200 {
-            if std::fs::remove_dir(&self.cgroup).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        system::remove_cgroup(&self.cgroup);
     }
 }
 

@@ -171,8 +171,7 @@ fn stopped_and_killed_targets_are_left_unharmed() {
     let waiting = Waiting::start(Command::new(program).args(["600", "wait"]));
     let running =
         Prof::new(&dir, "record -e probe:leaf -d 60s").args(&format!("-p {}", waiting.pid()));
-    let running = running.start();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let running = running.start().sampling();
     running.signal(libc::SIGKILL);
     drop(running);
     waiting.work();

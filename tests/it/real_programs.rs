@@ -2,10 +2,9 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::common;
-use crate::common::{Pprof, Prof, Running, needs, read, temp_dir};
+use crate::common::{Pprof, Prof, Running, needs, read, system, temp_dir, until};
 
 /// Share of the samples whose user stack begins at the entry of a thread or program.
 fn whole_stacks(p: &Pprof) -> f64 {
@@ -38,9 +37,8 @@ fn python_is_recorded_in_its_interpreter_loop() {
     let args = format!("{} 3", script("busy.py"));
     Prof::new(&dir, "record -F 999").target("python3", &args).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    // It runs for 3 s of wall time, in which other processes may use the CPUs: at least a tenth of
-    // that.
-    assert!(p.figure("samples") > 300, "{:?}", p.comments);
+    // Of 3 s of CPU time.
+    assert!(p.figure("samples") > 2000, "{:?}", p.comments);
     p.assert_nothing_is_missing();
     let eval = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("_PyEval_EvalFrame")));
     assert!(eval > 85.0, "_PyEval_EvalFrame: {eval} %");
@@ -57,8 +55,12 @@ fn an_attached_python_has_whole_stacks() {
     let python = Running::start(Command::new("python3").args([&script("busy.py"), "0"]));
     let (python, _) = python.wait_for("ready");
     let pid = python.pid().to_string();
-    Prof::new(&dir, "record -F 999 -d 2s -p").arg(pid).run().ok();
+    let prof = Prof::new(&dir, "record -F 999 -d 1h -p").arg(pid).start().sampling();
+    system::until_has_run(python.pid(), 1.5);
+    prof.signal(libc::SIGINT);
+    prof.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
+    assert!(p.figure("samples") > 1000, "{:?}", p.comments);
     let eval = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("_PyEval_EvalFrame")));
     assert!(eval > 90.0, "_PyEval_EvalFrame: {eval} %");
     assert!(whole_stacks(&p) > 95.0, "whole: {} % {:?}", whole_stacks(&p), p.comments);
@@ -92,8 +94,8 @@ fn node_without_a_perf_map_gets_advice() {
     let out = Prof::new(&dir, "record -F 999").target("node", &args).run().ok();
     out.says(&["code that node made at run time", "start node with --perf-basic-prof"]);
     let p = read(dir.path().join("profile.pb.gz"));
-    // As above, for 2 s.
-    assert!(p.figure("samples") > 300, "{:?}", p.comments);
+    // Of 2 s of CPU time.
+    assert!(p.figure("samples") > 1300, "{:?}", p.comments);
     p.assert_nothing_is_missing();
     let inside = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("node::Start")));
     assert!(inside > 70.0, "node::Start: {inside} % {:?}", p.comments);
@@ -141,9 +143,7 @@ fn a_loaded_redis_server_has_whole_stacks() {
             .args(["--port", &port, "--save", "", "--bind", "127.0.0.1"])
             .current_dir(&dir),
     );
-    while std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until(|| std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_ok());
     let _load = Running::start(Command::new("redis-benchmark").args([
         "-p",
         &port,
@@ -156,9 +156,12 @@ fn a_loaded_redis_server_has_whole_stacks() {
         "set,get,lpush",
     ]));
     let pid = server.pid().to_string();
-    Prof::new(&dir, "record -F 999 -d 4s -p").arg(&pid).run().ok();
+    let prof = Prof::new(&dir, "record -F 999 -d 1h -p").arg(&pid).start().sampling();
+    system::until_has_run(server.pid(), 1.5);
+    prof.signal(libc::SIGINT);
+    prof.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    assert!(p.figure("samples") > 500, "{:?}", p.comments);
+    assert!(p.figure("samples") > 1000, "{:?}", p.comments);
     assert_eq!(p.label_values("pid"), [pid.as_str()].into());
     assert!(p.total_share("aeMain") > 85.0, "aeMain: {} %", p.total_share("aeMain"));
     assert!(p.total_share("processCommand") > 5.0, "{} %", p.total_share("processCommand"));

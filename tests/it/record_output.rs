@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 
 use crate::common;
 use crate::common::system::SmallDisk;
-use crate::common::{Build, Pprof, Prof, Running, needs, read, skip, system, target, temp_dir};
+use crate::common::{
+    Build, Pprof, Prof, Running, needs, read, skip, system, target, temp_dir, until,
+};
 
 fn names(dir: impl AsRef<Path>) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
@@ -287,6 +289,13 @@ fn an_interrupted_symbolization_loses_nothing_on_standard_output() {
     assert!(Pprof::decode(&out.stdout).figure("samples") > 20, "{}", out.stderr);
 }
 
+/// True if a thread of a process waits for the other end of a FIFO.
+fn opens_a_fifo(pid: i32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let place = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("wchan"));
+    tasks.map(place).any(|place| place.is_ok_and(|p| p == "fifo_open" || p == "wait_for_partner"))
+}
+
 /// A FIFO next to the binary, at the path of its debug information: opening it blocks forever.
 #[test]
 fn a_hanging_symbolization_ends_with_the_first_interrupt() {
@@ -300,11 +309,9 @@ fn a_hanging_symbolization_ends_with_the_first_interrupt() {
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let file = dir.path().join("profile.pb.gz");
     let mut prof = Prof::new(&dir, "record -F 999").target(&program, "0.5").start();
-    while prof.is_running() && !file.exists() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    // If prof hangs now, it would hang forever; if not, it may end by itself.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // If it opens the FIFO, it hangs there; if not, it ends by itself.
+    let pid = prof.pid();
+    until(|| !prof.is_running() || file.exists() && opens_a_fifo(pid));
     if prof.is_running() {
         prof.signal(libc::SIGINT);
     }

@@ -1,11 +1,14 @@
 //! Targets of a recording: processes, threads, trees, CPUs, cgroups, the whole machine.
 
-use std::process::Command;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use crate::common;
 use crate::common::system::{self, Cgroup};
-use crate::common::{Build, Prof, Running, assert_share, read, skip, target, temp_dir};
+use crate::common::{
+    Build, Pprof, Prof, Running, assert_share, read, skip, target, temp_dir, until,
+};
 
 fn known() -> Running {
     Running::start(Command::new(target("known", Build::C)).arg("0"))
@@ -25,7 +28,24 @@ fn threads(count: u32, life_ms: u32, busy_us: u32) -> Running {
 /// IDs of the current threads of a process.
 fn tids(pid: i32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    tasks.map(|t| t.unwrap().file_name().into_string().unwrap()).collect()
+    tasks.flatten().map(|t| t.file_name().into_string().unwrap()).collect()
+}
+
+/// Waits until a process has used this CPU time; returns what it has used.
+fn runs_for(running: &Running, seconds: f64) -> f64 {
+    let before = system::cpu_seconds(running.pid());
+    system::until_has_run(running.pid(), seconds);
+    system::cpu_seconds(running.pid()) - before
+}
+
+/// Fails unless a process has the CPU time in a recording that it used in the meantime; it begins
+/// before and ends after that, and the kernel's count has a resolution of 10 ms.
+#[track_caller]
+fn assert_all_time(p: &Pprof, pid: &str, used: f64) {
+    let cpu = p.column("cpu");
+    let of_it = p.samples.iter().filter(|s| s.labels.get("pid").is_some_and(|p| p == pid));
+    let seen = of_it.map(|s| s.values[cpu]).sum::<i64>() as f64 / 1e9;
+    assert!((0.9 * used..1.1 * used + 0.2).contains(&seen), "{seen} s of {used} s");
 }
 
 #[test]
@@ -100,9 +120,16 @@ fn a_tree_includes_existing_children() {
 #[test]
 fn children_born_later_are_recorded() {
     let dir = temp_dir();
-    let script = format!("sleep 1; {} 1; sleep 60", target("known", Build::C).display());
-    let shell = Running::start(Command::new("sh").args(["-c", &script]));
-    Prof::new(&dir, "record -F 999 -d 3s -p").arg(shell.pid().to_string()).run().ok();
+    let known = target("known", Build::C);
+    let script = format!("read line; {} 1 >&2; echo done; sleep 60", known.display());
+    let mut shell = Command::new("sh");
+    let mut shell = Running::start(shell.args(["-c", &script]).stdin(Stdio::piped()));
+    let prof = Prof::new(&dir, "record -F 999 -d 1h -p").arg(shell.pid().to_string());
+    let prof = prof.start().sampling();
+    writeln!(shell.stdin()).unwrap();
+    let _shell = shell.wait_for("done");
+    prof.signal(libc::SIGINT);
+    prof.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.total_share("bar") > 40.0, "{:?}", p.label_values("process"));
     assert!(p.label_share("process", "known") > 90.0);
@@ -134,15 +161,20 @@ fn the_cpu_time_of_500_short_lived_threads_is_recorded() {
     let dir = temp_dir();
     let threads = threads(500, 1000, 80);
     let pid = threads.pid();
-    let prof = Prof::new(&dir, "record -e cpu-clock -F 999 -d 5s -p").arg(pid.to_string()).start();
-    std::thread::sleep(Duration::from_millis(1500));
+    let prof = Prof::new(&dir, "record -e cpu-clock -F 999 -d 1h -p").arg(pid.to_string());
+    let prof = prof.start().sampling();
     let early = system::cpu_seconds(pid);
-    std::thread::sleep(Duration::from_millis(2500));
-    let rate = (system::cpu_seconds(pid) - early) / 2.5;
+    let mut existed = BTreeSet::new();
+    until(|| {
+        existed.extend(tids(pid));
+        existed.len() > 2000
+    });
+    let used = system::cpu_seconds(pid) - early;
+    prof.signal(libc::SIGINT);
     prof.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
-    let seen = p.total(p.column("cpu")) as f64 / p.duration_nanos as f64;
-    assert!((0.8..1.2).contains(&(seen / rate)), "{seen:.3} CPUs of {rate:.3}: {:?}", p.comments);
+    let seen = p.total(p.column("cpu")) as f64 / 1e9;
+    assert!((0.8..1.2).contains(&(seen / used)), "{seen:.3} s of {used:.3}: {:?}", p.comments);
     assert!(p.label_values("tid").len() > 700, "{} threads", p.label_values("tid").len());
     assert!(p.total_share("thread_work") > 30.0);
     assert_eq!(p.figure("lost"), 0, "{:?}", p.comments);
@@ -191,8 +223,9 @@ fn a_deep_recursion_is_truncated_and_counted() {
     Prof::new(&dir, "record -F 999 -g dwarf,8192").target(&recurse, "10000 1").run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     assert_share("bottom self", p.self_share("bottom"), 100.0, 5.0);
-    let cut: i64 = p.figure("truncated");
-    assert!(cut > 900, "{:?}", p.comments);
+    let (cut, all) = (p.figure("truncated"), p.figure("samples"));
+    // In a second of CPU time; the start of the program is not deep.
+    assert!(all > 700 && cut * 999 > all * 900, "{:?}", p.comments);
 }
 
 /// The part beyond the kernel's copy is copied by a program in the kernel at the same moment.
@@ -210,7 +243,8 @@ fn a_stack_deeper_than_its_copy_is_whole() {
             && p.frames(s).last().is_some_and(|f| *f == "_start")
     });
     assert!(whole > 95.0, "{whole} %: {:?}", p.comments);
-    assert!(p.figure("deep-stacks") > 1000, "{:?}", p.comments);
+    let (deep, all) = (p.figure("deep-stacks"), p.figure("samples"));
+    assert!(all > 1000 && deep * 3 > all * 2, "{:?}", p.comments);
 }
 
 #[test]
@@ -233,14 +267,17 @@ fn the_whole_machine_is_recorded_without_idle_time() {
     }
     let dir = temp_dir();
     let known = known();
-    let out = Prof::new(&dir, "record -e cpu-clock -a -F 499 -d 3s").run().ok();
+    let prof = Prof::new(&dir, "record -e cpu-clock -a -F 499 -d 1h").start().sampling();
+    let used = runs_for(&known, 1.5);
+    prof.signal(libc::SIGINT);
+    let out = prof.finish().ok();
     // The clock of a CPU also runs while the CPU idles: no samples are missed then.
     assert!(!out.stderr.contains("the samples cover"), "{}", out.stderr);
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.comment("covered").is_some(), "{:?}", p.comments);
     let pid = known.pid().to_string();
     let of_known = p.label_share("pid", &pid);
-    assert!(of_known > 10.0, "{of_known} %");
+    assert_all_time(&p, &pid, used);
     let inside = p.share(|s| {
         s.labels.get("pid") == Some(&pid) && p.frames(s).last().is_some_and(|f| *f == "_start")
     });
@@ -261,8 +298,12 @@ fn only_the_selected_cpus_are_recorded() {
     let mut taskset = Command::new("taskset");
     let known = Running::start(taskset.args(["-c", "0"]).arg(target("known", Build::C)).arg("0"));
     let pid = known.pid().to_string();
-    Prof::new(&dir, "record -C 0 -F 999 -d 1s -o on.pb.gz").run().ok();
-    assert!(read(dir.path().join("on.pb.gz")).label_share("pid", &pid) > 10.0);
+    let prof = Prof::new(&dir, "record -C 0 -e cpu-clock -F 999 -d 1h -o on.pb.gz");
+    let prof = prof.start().sampling();
+    let used = runs_for(&known, 0.5);
+    prof.signal(libc::SIGINT);
+    prof.finish().ok();
+    assert_all_time(&read(dir.path().join("on.pb.gz")), &pid, used);
     if std::thread::available_parallelism().unwrap().get() > 1 {
         Prof::new(&dir, "record -C 1 -F 999 -d 1s -o off.pb.gz").run().ok();
         assert_eq!(read(dir.path().join("off.pb.gz")).label_share("pid", &pid), 0.0);

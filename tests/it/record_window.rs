@@ -2,14 +2,18 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::common::{Build, Prof, Running, needs, read, target, temp_dir};
+use crate::common::system::{child, is_in_call, until_has_run};
+use crate::common::{Build, Prof, Running, holds, needs, read, target, temp_dir, until};
 
-/// Gives prof the time to attach; no check depends on the length of this time.
-fn wait_for_attach() {
-    std::thread::sleep(Duration::from_millis(700));
+/// Starts a recording of `exits`, which ends at a signal, and waits until it has some samples.
+fn recorded_exits(dir: &tempfile::TempDir, args: &str) -> Running {
+    let prof = Prof::new(dir, args).target(target("exits", Build::C), "0 60000");
+    let prof = prof.start().wait_for("ready").0.sampling();
+    until_has_run(child(prof.pid()), 0.3);
+    prof
 }
 
 #[test]
@@ -117,8 +121,8 @@ fn ended_by(signal: i32) {
     let dir = temp_dir();
     let known = Running::start(std::process::Command::new(target("known", Build::C)).arg("0"));
     let pid = known.pid().to_string();
-    let prof = Prof::new(&dir, "record -F 999 -d 1h -p").arg(pid).start();
-    wait_for_attach();
+    let prof = Prof::new(&dir, "record -F 999 -d 1h -p").arg(pid).start().sampling();
+    until_has_run(known.pid(), 0.3);
     prof.signal(signal);
     prof.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
@@ -167,48 +171,36 @@ fn a_second_ctrl_c_ends_a_blocked_write() {
     unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&writer), libc::F_SETPIPE_SZ, 4096) };
     // Full from the beginning, so that even the smallest profile blocks.
     std::io::Write::write_all(&mut writer, &[0; 4096]).unwrap();
-    let prof = Prof::new(&dir, "record -F 999 -d 1h -o - -p").arg(threads.pid().to_string());
-    let mut child = prof.command_with(Stdio::from(writer)).spawn().unwrap();
-    let pid = child.id() as i32;
-    // Its second thread handles signals.
-    let threads_of =
-        |pid| std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-    while threads_of(pid) < 2 && child.try_wait().unwrap().is_none() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    wait_for_attach();
-    // SAFETY: the child is not reaped yet, so the pid is still the child's.
-    let interrupt = || unsafe { libc::kill(pid, libc::SIGINT) };
-    interrupt();
-    std::thread::sleep(Duration::from_secs(2));
-    let ended = child.try_wait().unwrap();
-    assert!(ended.is_none(), "the pipe did not block it: {ended:?}");
-    // If names were still being resolved, the second Ctrl-C ended that, and the third one gives up.
-    let mut waited = 0;
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
+    let mut prof = Prof::new(&dir, "record -F 999 -d 1h -o - -p").arg(threads.pid().to_string());
+    prof.command.stdin(Stdio::null());
+    let mut prof = Running::start_into(&mut prof.command, Stdio::from(writer)).sampling();
+    until_has_run(threads.pid(), 0.1);
+    // Names are found faster without it.
+    threads.signal(libc::SIGSTOP);
+    prof.signal(libc::SIGINT);
+    let pid = prof.pid();
+    // The pipe blocks it.
+    until(|| !prof.is_running() || is_in_call(pid, "prof", libc::SYS_write));
+    assert!(prof.is_running(), "the pipe did not block it: {:?}", prof.finish());
+    // Two signals in a short time are one request.
+    let mut last: Option<Instant> = None;
+    let ended = holds(|| {
+        if prof.is_running() && last.is_none_or(|last| last.elapsed() > Duration::from_secs(1)) {
+            prof.signal(libc::SIGINT);
+            last = Some(Instant::now());
         }
-        if waited % 100 == 0 {
-            interrupt();
-        }
-        waited += 1;
-        if waited > 1000 {
-            child.kill().unwrap();
-            panic!("Ctrl-C has no effect any more");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    assert!(!status.success(), "{status}");
+        !prof.is_running()
+    });
+    assert!(ended, "Ctrl-C has no effect any more");
+    let out = prof.finish();
+    assert!(!out.status.success(), "{}", out.status);
     drop(reader);
 }
 
 #[test]
 fn signals_are_passed_on_to_the_command() {
     let dir = temp_dir();
-    let prof = Prof::new(&dir, "record -F 999").target(target("exits", Build::C), "0 60000");
-    let (prof, _) = prof.start().wait_for("ready");
-    wait_for_attach();
+    let prof = recorded_exits(&dir, "record -F 999");
     prof.signal(libc::SIGTERM);
     let out = prof.finish().exits(40);
     assert!(out.text().contains("signal 15"), "{}{}", out.text(), out.stderr);
@@ -218,9 +210,7 @@ fn signals_are_passed_on_to_the_command() {
 #[test]
 fn sigusr1_is_passed_on_to_the_command() {
     let dir = temp_dir();
-    let prof = Prof::new(&dir, "record").target(target("exits", Build::C), "0 60000");
-    let (prof, _) = prof.start().wait_for("ready");
-    wait_for_attach();
+    let prof = recorded_exits(&dir, "record");
     prof.signal(libc::SIGUSR1);
     let out = prof.finish().exits(40);
     assert!(out.text().contains("signal 10"), "{}{}", out.text(), out.stderr);

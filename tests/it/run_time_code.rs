@@ -4,13 +4,14 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use crate::common;
 use crate::common::pprof::Sample;
 use crate::common::run::Running;
 use crate::common::system::needs_root;
-use crate::common::{Build, Pprof, Prof, assert_share, needs, read, target, temp_dir};
+use crate::common::{
+    Build, Pprof, Prof, assert_share, needs, read, target, temp_dir, until_file_times_advance,
+};
 
 /// Removes the perf maps of all processes of a recording.
 fn remove_maps(p: &Pprof) {
@@ -203,7 +204,7 @@ fn a_perf_map_changed_after_its_process_ended_is_not_used() {
     Prof::new(&dir, &record).run().ok();
     drop(running);
     // A file's times have the resolution of the kernel's tick.
-    std::thread::sleep(Duration::from_millis(30));
+    until_file_times_advance();
     written.write_all(b"20 10 another\n").unwrap();
     Prof::new(&dir, "symbolize").run().ok().says(&["made or changed after the recording"]);
     assert_eq!(jitted(), 0.0);

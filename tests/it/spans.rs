@@ -7,7 +7,7 @@ use crate::common::pprof::Sample;
 use crate::common::recorders::{ProfRecording, Waiting};
 use crate::common::system::needs_tracefs;
 use crate::common::waits::label;
-use crate::common::{Build, Pprof, Prof, Running, go, needs, read, skip, target, temp_dir};
+use crate::common::{Build, Pprof, Prof, go, needs, read, skip, target, temp_dir};
 
 fn sum(p: &Pprof, kind: &str, keep: impl Fn(&Sample) -> bool) -> i64 {
     let column = p.column(kind);
@@ -121,12 +121,11 @@ fn block_requests_of_a_running_process_are_counted() {
 fn block_requests_of_the_whole_machine_are_attributed_to_processes() {
     let dir = temp_dir();
     let Some(disk) = Loop::new(dir.path()) else { return };
-    let mut prof = Prof::new(&dir, "record -a -T io,cpu -d 4s");
-    let recording = Running::start(&mut prof.command);
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let recording = Prof::new(&dir, "record -a -T io,cpu -d 1h").start().sampling();
     let args = [disk.device.to_str().unwrap(), "65536", "100"];
     let out = Command::new(target("calls", Build::C)).args(args).output().unwrap();
     assert!(out.status.success());
+    recording.signal(libc::SIGINT);
     recording.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     let ours = |s: &Sample| label(s, "process") == "calls" && label(s, "device") == disk.name();

@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::common;
-use crate::common::{Build, Prof, machine, needs, target, temp_dir, unnamed, write};
+use crate::common::{
+    Build, Prof, machine, needs, target, temp_dir, unnamed, until_file_times_advance, write,
+};
 use object::{Object, ObjectSymbol};
 use profile::Profile;
 
@@ -97,7 +99,7 @@ fn a_binary_without_build_id_gives_names_only_while_it_is_untouched() {
         write(&p, &file);
     };
     // Times of files lag by a tick of the kernel's clock.
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    until_file_times_advance();
     recorded();
     Prof::new(&dir, "symbolize").run().ok();
     assert_eq!(names(&file), ["main"]);

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
+use crate::common;
 use crate::common::views;
 use crate::common::{needs, temp_dir, until};
 
@@ -81,16 +81,32 @@ impl Terminal {
     }
 
     #[track_caller]
-    pub fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) {
-        let end = Instant::now() + Duration::from_secs(60);
-        while !holds(&self.screen()) {
-            assert!(
-                Instant::now() < end,
-                "never came: {what:?}; on the screen:\n{}",
-                self.screen()
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+    pub fn wait_until(&self, what: &str, mut holds: impl FnMut(&str) -> bool) {
+        let held = common::holds(|| holds(&self.screen()));
+        assert!(held, "never came: {what:?}; on the screen:\n{}", self.screen());
+    }
+
+    /// Waits until the screen has changed a number of times.
+    #[track_caller]
+    pub fn changes(&self, times: usize) {
+        let (mut last, mut changes) = (self.screen(), 0);
+        self.wait_until("other screens", |screen| {
+            changes += usize::from(screen != last);
+            last = screen.to_owned();
+            changes >= times
+        });
+    }
+
+    /// Waits until several screens in a row are the same, and returns them.
+    #[track_caller]
+    pub fn settled(&self) -> String {
+        let (mut last, mut same) = (self.screen(), 0);
+        self.wait_until("an unchanged screen", |screen| {
+            same = if screen == last { same + 1 } else { 0 };
+            last = screen.to_owned();
+            same == 20
+        });
+        last
     }
 
     /// Waits for the screen in a file of `tests/it/screens/`.
@@ -98,8 +114,7 @@ impl Terminal {
     pub fn shows(&self, name: &str) {
         let path = format!("{}/tests/it/screens/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("UPDATE_SCREENS").is_some() {
-            std::thread::sleep(Duration::from_secs(1));
-            std::fs::write(&path, self.screen()).unwrap();
+            std::fs::write(&path, self.settled()).unwrap();
         }
         let expected = std::fs::read_to_string(&path).unwrap();
         self.wait_until(&expected, |screen| screen == expected);

@@ -7,12 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::common::{Build, Running, target, temp_dir, until, views};
-
-/// The end of prof may take this long at most.
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::common::{Build, Running, holds, target, temp_dir, until, views};
 
 /// prof on a terminal of its own, whose other end is `master`.
 struct OnTerminal {
@@ -84,16 +80,12 @@ impl OnTerminal {
 
     /// Waits until the output contains a text.
     fn wait_for(&mut self, text: &str) {
-        let end = Instant::now() + LIMIT;
-        loop {
+        let came = holds(|| {
             self.read();
-            let output = String::from_utf8_lossy(&self.output);
-            if !output.is_empty() && output.contains(text) {
-                return;
-            }
-            assert!(Instant::now() < end, "never came: {text:?} in {output:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            !self.output.is_empty() && String::from_utf8_lossy(&self.output).contains(text)
+        });
+        let output = String::from_utf8_lossy(&self.output);
+        assert!(came, "never came: {text:?} in {output:?}");
     }
 
     fn press(&mut self, keys: &str) {
@@ -103,17 +95,15 @@ impl OnTerminal {
 
     /// Waits for its end; nothing reads the terminal if `reads` is false.
     fn ended(&mut self, context: &str, reads: bool) -> ExitStatus {
-        let end = Instant::now() + LIMIT;
-        loop {
+        let mut status = None;
+        holds(|| {
             if reads {
                 self.read();
             }
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < end, "{context}: prof runs on");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap_or_else(|| panic!("{context}: prof runs on"))
     }
 
     /// The word after a key in a file of `/proc/PID/`.
@@ -300,15 +290,14 @@ fn a_signal_ends_views_whose_terminal_takes_no_output() {
         // Other pages, each with other cells, until the terminal is full and prof waits.
         let is_writing =
             |prof: &OnTerminal| prof.state("syscall", "") == libc::SYS_write.to_string();
-        let end = Instant::now() + LIMIT;
         let mut pages = "tF57".chars().cycle();
-        while !is_writing(&prof) {
-            assert!(Instant::now() < end, "the terminal never was full");
+        let is_full = holds(|| {
             let page = pages.next().unwrap().to_string();
             // Full in this direction, too, when prof does not read any more.
             prof.master.as_mut().unwrap().write_all(page.as_bytes()).ok();
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            is_writing(&prof)
+        });
+        assert!(is_full, "the terminal never was full");
         prof.signal(signal);
         let status = prof.ended("a full terminal", false);
         assert_eq!(status.signal(), Some(signal), "{status}");

@@ -1,10 +1,10 @@
 //! `prof top`: tables into a pipe, and the interactive views in a real terminal.
 
 use std::process::Command;
-use std::time::Duration;
 
 use crate::common::machine::Sysctl;
 use crate::common::run::tool;
+use crate::common::system::until_has_run;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged_plain};
 use crate::common::{Build, Prof, Running, assert_share, needs, target, temp_dir, until};
 use crate::terminal::{Terminal, ends_with_the_terminal};
@@ -23,6 +23,34 @@ fn tables(text: &str) -> Vec<Vec<&str>> {
         tables.last_mut().expect("a header comes first").push(line);
     }
     tables
+}
+
+/// The figures of a table's header.
+#[derive(Debug)]
+struct Header {
+    /// Seconds from the beginning of the recording.
+    elapsed: f64,
+    /// Samples since the last table.
+    samples: f64,
+    /// Seconds that the table covers.
+    shown: f64,
+}
+
+impl Header {
+    #[track_caller]
+    fn read(line: &str) -> Header {
+        let number = |text: &str| text.split(' ').next().unwrap().parse().unwrap();
+        let (elapsed, rest) = line.split_once(" s: ").unwrap();
+        let (_, shown) = rest.split_once("shown: ").unwrap();
+        Header { elapsed: number(elapsed), samples: number(rest), shown: number(shown) }
+    }
+}
+
+/// Fails unless a share in a table is that of a number of samples, but for once in 20 million.
+#[track_caller]
+fn assert_drawn(what: &str, got: f64, want: f64, samples: f64) {
+    let deviation = (want * (100.0 - want) / samples).sqrt();
+    assert_share(what, got, want, 5.5 * deviation);
 }
 
 /// The self percentage of a function in a table.
@@ -49,10 +77,17 @@ fn each_table_has_the_names_and_shares_of_its_interval() {
     let text = prof.run().ok().text();
     let tables = tables(&text);
     assert_eq!(tables.len(), 3, "{text}");
+    let mut last = 0.0;
     for table in &tables {
-        assert_share("bar", share(table, "bar"), 55.6, 9.0);
-        assert_share("main", share(table, "main"), 22.2, 9.0);
-        assert!(table[0].contains("shown: 1.") && table[0].contains("% of a core"), "{}", table[0]);
+        let header = Header::read(table[0]);
+        assert!(header.samples > 50.0, "{header:?}");
+        assert_drawn("bar", share(table, "bar"), 55.6, header.samples);
+        assert_drawn("main", share(table, "main"), 22.2, header.samples);
+        // An interval of a second is longer on a busy machine; figures are rounded to 0.1 s.
+        let interval = header.elapsed - last;
+        assert!(interval > 0.85 && (header.shown - interval).abs() < 0.21, "{last} s, {header:?}");
+        assert!(table[0].contains("% of a core"), "{}", table[0]);
+        last = header.elapsed;
     }
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "a file is left");
 }
@@ -71,7 +106,8 @@ fn a_longer_window_covers_several_intervals() {
         // In `all`, older parts count less.
         let is_whole = header.contains(&format!("shown: {elapsed} s;"));
         assert!(is_whole || window == "all", "{window}: {header}");
-        assert_share("bar", share(&tables[3], "bar"), 55.6, 7.0);
+        let samples = tables.iter().map(|table| Header::read(table[0]).samples).sum();
+        assert_drawn("bar", share(&tables[3], "bar"), 55.6, samples);
     }
 }
 
@@ -164,7 +200,7 @@ fn the_views_follow_a_process() {
     terminal.wait_for(&format!("PID {}", known.pid()));
     // A selected function stays selected.
     terminal.keys(&["/", "f", "o", "o", "1", "Enter"]);
-    std::thread::sleep(Duration::from_millis(2500));
+    terminal.changes(3);
     terminal.keys(&["y"]);
     terminal.wait_for("copied foo1");
     // Windows.
@@ -175,11 +211,11 @@ fn the_views_follow_a_process() {
     // The rest of the screen stays while it is paused.
     terminal.keys(&["p"]);
     terminal.wait_for("PAUSED");
-    let rows = || terminal.screen().lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
-    std::thread::sleep(Duration::from_millis(500));
-    let paused = rows();
-    std::thread::sleep(Duration::from_millis(2500));
-    assert_eq!(rows(), paused);
+    let rows = |screen: String| screen.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let paused = rows(terminal.settled());
+    // There are samples of more than two intervals by then.
+    until_has_run(known.pid(), 2.5);
+    assert_eq!(rows(terminal.screen()), paused);
     terminal.keys(&["p"]);
     terminal.wait_until("it goes on", |screen| !screen.contains("PAUSED"));
     for (key, text) in [("F", "flame graph"), ("t", "call tree"), ("8", "thread")] {

@@ -7,10 +7,10 @@ use std::process::Command;
 use crate::common;
 use crate::common::machine::Sysctl;
 use crate::common::pprof::Sample;
-use crate::common::system::needs_root;
+use crate::common::system::{self, needs_root};
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::waits::label;
-use crate::common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir};
+use crate::common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir, until};
 
 /// Seconds that the program measured, by thread and function.
 type Measured = BTreeMap<(String, String), f64>;
@@ -246,9 +246,8 @@ fn a_thread_that_sleeps_throughout_is_recorded_with_its_stack() {
     let dir = temp_dir();
     let mut command = Command::new(target("waits", Build::C));
     let (running, _) = Running::start(command.arg("200")).wait_for("ready");
-    // The thread has to reach its wait.
-    std::thread::sleep(std::time::Duration::from_millis(50));
     let pid = running.pid();
+    until(|| system::is_in_call(pid, "idler", libc::SYS_read));
     Prof::new(&dir, &format!("record -T wall -d 1s -p {pid}")).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     let dozed = of_thread(&p, "idler", "doze", "sleeping");

@@ -1,4 +1,4 @@
-"""Busy in pure Python. usage: busy.py SECONDS (0: forever)"""
+"""Busy in pure Python. usage: busy.py SECONDS of CPU time (0: forever)"""
 import sys
 import time
 
@@ -8,8 +8,8 @@ def fibonacci(n):
 
 
 def main(seconds):
-    end = time.monotonic() + seconds
-    while seconds == 0 or time.monotonic() < end:
+    end = time.process_time() + seconds
+    while seconds == 0 or time.process_time() < end:
         fibonacci(18)
 
 

@@ -1,11 +1,11 @@
-/* A target that is hard to record: it works for some tenths of a second, and then
+/* A target that is hard to record: it works for a part of a second of CPU time, and then
  *
  * exec     becomes another program, which works too
  * forks    has three children, which work too
  * dies     kills itself
  * stops    stops itself, and works again when it is continued
  * confined works under a seccomp filter that kills it for all but a few system calls
- * works    works on, for ten seconds at most
+ * works    works on, for ten seconds of CPU time at most
  *
  * usage: hardship MODE
  */
@@ -27,7 +27,7 @@ static void *volatile kept;
 
 static double now(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -47,11 +47,11 @@ static uint64_t spin(double seconds) {
 }
 
 __attribute__((noipa)) static uint64_t works_before(void) {
-    return spin(0.3) + 1;
+    return spin(0.2) + 1;
 }
 
 __attribute__((noipa)) static uint64_t works_afterwards(void) {
-    return spin(0.3) + 2;
+    return spin(0.2) + 2;
 }
 
 int main(int argc, char **argv) {
@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
     } else if (!strcmp(mode, "works")) {
         puts("ready");
         fflush(stdout);
-        for (int i = 0; i < 30; i++) works_afterwards();
+        for (int i = 0; i < 50; i++) works_afterwards();
     }
     puts("done");
     return 0;

@@ -1,9 +1,8 @@
 //! The heap library in processes that run already.
 
 use std::path::Path;
-use std::time::Duration;
 
-use super::{Prof, Running, until};
+use super::{Prof, Running};
 
 /// `prof record -p PID -T heap --inject`, to be interrupted.
 pub fn endless(dir: impl AsRef<Path>, pid: i32, more: &str) -> Running {
@@ -12,9 +11,10 @@ pub fn endless(dir: impl AsRef<Path>, pid: i32, more: &str) -> Running {
 
 /// Waits until prof has put its library into a process, and samples.
 #[track_caller]
-pub fn wait_for_library(prof: &Running, pid: i32) {
-    until(|| samples(prof, pid));
-    std::thread::sleep(Duration::from_millis(500));
+pub fn wait_for_library(prof: Running, pid: i32) -> Running {
+    let prof = prof.sampling();
+    assert!(maps(pid).contains("memfd:prof-heap-ring"), "{}", maps(pid));
+    prof
 }
 
 /// True when the memory that prof shares is mapped there, and prof waits for records.

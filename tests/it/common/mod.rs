@@ -1,6 +1,7 @@
 //! Common parts of the end-to-end tests: runs of the built binary, builds of targets, readers of
 //! the results.
 
+pub mod conditions;
 pub mod edges;
 pub mod go;
 pub mod injected;
@@ -20,6 +21,7 @@ pub mod views;
 pub mod waits;
 pub mod whole;
 
+pub use conditions::{holds, until, until_file_times_advance};
 pub use pprof::Pprof;
 pub use recorders::{PerfRecording, ProfRecording, Waiting, figures};
 pub use run::{Output, Prof, Running};
@@ -32,22 +34,11 @@ pub use targets::{Build, copy_program, target, write_program};
 pub use unnamed::{unnamed, write};
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// A fresh directory for one test, removed when dropped.
 pub fn temp_dir() -> tempfile::TempDir {
     machine::share();
     tempfile::Builder::new().prefix("prof-test-").tempdir().expect("a temporary directory")
-}
-
-/// Waits until a condition holds, a minute at most.
-#[track_caller]
-pub fn until(condition: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < end, "the condition never held");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Reads a recording with the tests' own decoder.

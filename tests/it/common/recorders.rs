@@ -6,13 +6,9 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use super::run::{Output, Prof, Running};
 use super::{Counts, Pprof, read};
-
-/// Nothing here takes longer.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// A program that is ready, and its standard input.
 pub struct Waiting {
@@ -83,9 +79,7 @@ impl ProfRecording {
     #[track_caller]
     pub fn start(dir: &Path, name: &str, args: &str) -> ProfRecording {
         let file = dir.join(name);
-        let running = Prof::new(dir, "record -o").arg(&file).args(args).start();
-        let proc = PathBuf::from(format!("/proc/{}", running.pid()));
-        wait_until("prof does not begin", || is_polling(&proc) && has_events(&proc));
+        let running = Prof::new(dir, "record -o").arg(&file).args(args).start().sampling();
         ProfRecording { running, file }
     }
 
@@ -94,28 +88,6 @@ impl ProfRecording {
     pub fn finish(self) -> Pprof {
         self.running.finish().ok();
         read(&self.file)
-    }
-}
-
-/// The process has perf events open.
-fn has_events(proc: &Path) -> bool {
-    let Ok(fds) = fs::read_dir(proc.join("fd")) else { return false };
-    let is_event = |link: PathBuf| link.as_os_str() == "anon_inode:[perf_event]";
-    fds.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(is_event))
-}
-
-/// The process waits in `poll(2)`: it has attached and waits for samples.
-fn is_polling(proc: &Path) -> bool {
-    let call = fs::read_to_string(proc.join("syscall")).unwrap_or_default();
-    call.split(' ').next() == Some(&libc::SYS_poll.to_string())
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -155,10 +127,11 @@ impl PerfRecording {
             libc::fcntl(answer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK)
         };
         assert_eq!(flags, 0);
-        wait_until("perf does not begin", || {
+        let begins = super::holds(|| {
             assert!(child.try_wait().unwrap().is_none(), "perf record {args} has ended");
             answer.read(&mut word).is_ok_and(|n| n > 0)
         });
+        assert!(begins, "perf does not begin");
         PerfRecording { child, file, _control: control }
     }
 

@@ -7,6 +7,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use super::conditions::holds_before;
+
 /// Nothing that a test starts may run longer.
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -169,6 +171,7 @@ pub fn perf(args: impl Fn(&mut Command)) -> Output {
         if !out.stderr.contains("build-id.c") {
             return out.ok();
         }
+        // The other profiler may have ended by then; perf names nothing that shows it.
         std::thread::sleep(Duration::from_secs(2));
     }
     panic!("perf aborts each time")
@@ -180,6 +183,7 @@ pub struct Running {
     stdout: mpsc::Receiver<Vec<u8>>,
     stderr: mpsc::Receiver<Vec<u8>>,
     lines: mpsc::Receiver<String>,
+    errors: mpsc::Receiver<String>,
     deadline: Instant,
 }
 
@@ -203,13 +207,26 @@ impl Running {
     /// Starts a command with pipes for its standard output and error.
     #[track_caller]
     pub fn start(command: &mut Command) -> Running {
+        Running::start_into(command, Stdio::piped())
+    }
+
+    /// The same with another standard output, which is not kept.
+    #[track_caller]
+    pub fn start_into(command: &mut Command, stdout: Stdio) -> Running {
         super::machine::share();
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdout(stdout).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        // The child alone has its standard output open.
+        command.stdout(Stdio::null());
         let (sender, lines) = mpsc::channel();
-        let stdout = drain(child.stdout.take().unwrap(), sender);
-        let stderr = drain(child.stderr.take().unwrap(), mpsc::channel().0);
-        Running { child: Some(child), stdout, stderr, lines, deadline: Instant::now() + LIMIT }
+        let (error_sender, errors) = mpsc::channel();
+        let stdout = match child.stdout.take() {
+            Some(pipe) => drain(pipe, sender),
+            None => drain(std::io::empty(), sender),
+        };
+        let stderr = drain(child.stderr.take().unwrap(), error_sender);
+        let deadline = Instant::now() + LIMIT;
+        Running { child: Some(child), stdout, stderr, lines, errors, deadline }
     }
 
     /// Its process id.
@@ -231,6 +248,27 @@ impl Running {
         }
     }
 
+    /// Waits until the child has printed a line with this beginning on standard error.
+    #[track_caller]
+    pub fn wait_for_error(&self, beginning: &str) {
+        let mut before = Vec::new();
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            match self.errors.recv_timeout(left) {
+                Ok(line) if line.starts_with(beginning) => return,
+                Ok(line) => before.push(line),
+                Err(e) => panic!("{beginning:?} never came ({e}): {before:?}"),
+            }
+        }
+    }
+
+    /// Waits until a recording that is verbose samples.
+    #[track_caller]
+    pub fn sampling(self) -> Running {
+        self.wait_for_error("prof: sampling began after ");
+        self
+    }
+
     /// The other end of its standard input, if that is a pipe.
     pub fn stdin(&mut self) -> std::process::ChildStdin {
         self.child.as_mut().unwrap().stdin.take().expect("standard input is a pipe")
@@ -250,10 +288,8 @@ impl Running {
     /// Waits for the end; kills the child and panics when it takes too long.
     #[track_caller]
     pub fn finish(mut self) -> Output {
-        while self.is_running() {
-            assert!(Instant::now() < self.deadline, "still running after {LIMIT:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let ended = holds_before(self.deadline, || !self.is_running());
+        assert!(ended, "still running after {LIMIT:?}");
         let status = self.child.take().unwrap().wait().unwrap();
         // A grandchild may hold the pipe; it has a while to close it.
         let all = |r: &mpsc::Receiver<Vec<u8>>| r.recv_timeout(Duration::from_secs(20));

@@ -1,11 +1,11 @@
 //! Features and rights of the machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub use sys::testing::{skip, skip_hardware};
 
-use super::run;
+use super::{holds, run, until};
 
 /// True when all these programs are installed; else reports the missing one.
 #[track_caller]
@@ -112,15 +112,14 @@ impl Cgroup {
     }
 }
 
+/// Removes a cgroup whose processes were killed: they are gone a moment later.
+pub fn remove_cgroup(path: &Path) {
+    holds(|| std::fs::remove_dir(path).is_ok());
+}
+
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Its processes are gone a moment after they were killed.
-        for _ in 0..200 {
-            if std::fs::remove_dir(&self.path).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        remove_cgroup(&self.path);
     }
 }
 
@@ -152,4 +151,46 @@ pub fn cpu_seconds(pid: i32) -> f64 {
     let ticks: f64 = rest[11].parse::<f64>().unwrap() + rest[12].parse::<f64>().unwrap();
     // SAFETY: sysconf has no conditions.
     ticks / unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64
+}
+
+/// Waits until a process has used this CPU time from now on.
+#[track_caller]
+pub fn until_has_run(pid: i32, seconds: f64) {
+    let before = cpu_seconds(pid);
+    until(|| cpu_seconds(pid) - before >= seconds);
+}
+
+/// The first child of a process, as soon as it has one.
+#[track_caller]
+pub fn child(pid: i32) -> i32 {
+    let child = || -> Option<i32> {
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        std::fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
+    };
+    until(|| child().is_some());
+    child().unwrap()
+}
+
+/// True if a thread of this name waits in this system call (`proc(5)`).
+pub fn is_in_call(pid: i32, thread: &str, number: i64) -> bool {
+    let is = |task: std::fs::DirEntry| {
+        let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        read("comm").trim_end() == thread && read("syscall").starts_with(&format!("{number} "))
+    };
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    tasks.flatten().any(is)
+}
+
+/// True if a prof that is not verbose samples: it has events open, and waits for their records.
+pub fn samples(prof: i32) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{prof}/fd")).into_iter().flatten().flatten();
+    let mut names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    names.any(|name| name.as_os_str() == "anon_inode:[perf_event]")
+        && is_in_call(prof, "prof", libc::SYS_poll)
+}
+
+/// The state of a process's first thread, as `R` or `S` (`proc(5)`).
+pub fn state(pid: i32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('X')
 }
