@@ -1,6 +1,6 @@
 //! Lock contention: waits for locks, and waits that are no contention.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::pprof::Sample;
@@ -60,8 +60,8 @@ fn waits_for_work_are_left_out_and_counted() {
         let figure =
             |c: &String| c.strip_prefix(&format!("waits-left-out: {what}: "))?.parse().ok();
         let left_out: i64 = p.comments.iter().find_map(figure).unwrap_or_else(|| panic!("{args}"));
-        // A thread that comes late does not wait; the program's own end may be a wait, too.
-        assert!((14..=24).contains(&left_out), "{args}: {left_out}");
+        // The program's own end may be a wait, too.
+        assert!((20..=24).contains(&left_out), "{args}: {left_out}");
         assert!(out.stderr.contains(&format!("{left_out} at {what}")), "{args}: {}", out.stderr);
     }
 }
@@ -156,7 +156,7 @@ fn go_tool_pprof_shows_the_same_waits() {
     assert_eq!(top["take"].1, ours);
     assert_eq!(top.values().map(|(flat, _)| flat).sum::<i64>(), ours);
     let count = p.total(p.column("contentions"));
-    assert!(count >= 14, "{count} waits");
+    assert!(count >= 20, "{count} waits");
     assert_eq!(go::top(&file, "contentions", "count")["take"].1, count);
 }
 
@@ -222,6 +222,13 @@ fn locks_cpu_and_wall_time_are_recorded_together() {
     assert!(p.samples.iter().all(|s| s.values[samples] == 0 || s.values[count] == 0));
 }
 
+/// Gives a wait its length, which is what is measured; returns the seconds that it has lasted.
+fn lasts(ms: u64) -> f64 {
+    let since = Instant::now();
+    std::thread::sleep(Duration::from_millis(ms));
+    since.elapsed().as_secs_f64()
+}
+
 /// A wait from before the recording is unknown; one until the end of the recording counts.
 #[test]
 fn a_wait_counts_until_the_recording_ends() {
@@ -230,25 +237,34 @@ fn a_wait_counts_until_the_recording_ends() {
     }
     let dir = temp_dir();
     // The first wait begins before the recording, the second within it; both never end.
-    let program = "import threading, time\n\
+    let program = "import sys, threading, time\n\
         locks = [threading.Lock(), threading.Lock()]\n\
         [lock.acquire() for lock in locks]\n\
         threading.Thread(target=locks[0].acquire, daemon=True).start()\n\
         print('ready', flush=True)\n\
-        time.sleep(1)\n\
+        sys.stdin.readline()\n\
         threading.Thread(target=locks[1].acquire, daemon=True).start()\n\
         time.sleep(60)";
-    let (running, _) =
-        Running::start(Command::new("python3").args(["-c", program])).wait_for("ready");
-    let prof = Prof::new(&dir, &format!("record -T lock -d 2s -p {}", running.pid()));
-    prof.run().ok();
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).stdin(Stdio::piped());
+    let (mut running, _) = Running::start(&mut command).wait_for("ready");
+    let pid = running.pid();
+    let prof = Prof::new(&dir, &format!("record -T lock -d 1h -p {pid}"));
+    let recording = prof.start().sampling();
+    let asked = Instant::now();
+    std::io::Write::write_all(&mut running.stdin(), b"\n").unwrap();
+    let in_call = |number| system::threads_in_call(pid, "python3", number);
+    until(|| in_call(libc::SYS_futex) == 2 && in_call(libc::SYS_clock_nanosleep) == 1);
+    let least = lasts(400);
+    recording.signal(libc::SIGINT);
+    recording.finish().ok();
+    let most = asked.elapsed().as_secs_f64();
     let p = read(dir.path().join("profile.pb.gz"));
     // The main thread waits for the other to begin.
     let started = |s: &Sample| label(s, "tid") != label(s, "pid");
     let (seconds, count) = waits(&p, |s| started(s) && label(s, "kind") == "python lock");
-    let duration = p.duration_nanos as f64 / 1e9;
     assert_eq!(count, 1);
-    assert!((0.3..duration - 0.1).contains(&seconds), "{seconds} s of {duration} s");
+    assert!((least..most).contains(&seconds), "{seconds} s of {least} to {most} s");
 }
 
 /// Processes that the target starts are recorded, too; one that ends during a wait has waited until
@@ -271,10 +287,15 @@ fn waits_of_children_and_of_killed_processes_are_recorded() {
     let got = ["mutex", "rwlock"].map(|kind| waits(&p, |s| label(s, "kind") == kind).0);
     assert!(is_most_of(got[0], want[0]) && is_most_of(got[1], want[1]), "{got:?} of {want:?}");
 
-    let killed = "import os, signal, threading\n\
+    let killed = "import os, signal, threading, time\n\
         lock = threading.Lock()\n\
         lock.acquire()\n\
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()\n\
+        main = f'/proc/self/task/{os.getpid()}/stat'\n\
+        def kill():\n\
+        \x20   while open(main).read().rsplit(') ')[1][0] != 'S': time.sleep(0.01)\n\
+        \x20   time.sleep(0.5)\n\
+        \x20   os.kill(os.getpid(), signal.SIGKILL)\n\
+        threading.Thread(target=kill).start()\n\
         lock.acquire()";
     let mut prof = Prof::new(&dir, "record -T lock -- python3 -c");
     prof.command.arg(killed);
@@ -299,19 +320,15 @@ fn a_stop_neither_counts_as_a_wait_nor_splits_one() {
         sys.stdin.readline()\n\
         lock.acquire()";
     let mut command = Command::new("python3");
-    command.args(["-c", program]).stdin(std::process::Stdio::piped());
+    command.args(["-c", program]).stdin(Stdio::piped());
     let (mut running, _) = Running::start(&mut command).wait_for("ready");
     let pid = running.pid();
     let prof = Prof::new(&dir, &format!("record -T lock -d 1h -p {pid}"));
     let recording = prof.start().sampling();
-    // The subject: parts of the wait before and after a stop, and the stop, have a length.
-    let lasts = |ms| std::thread::sleep(Duration::from_millis(ms));
     let asked = Instant::now();
     std::io::Write::write_all(&mut running.stdin(), b"\n").unwrap();
     until(|| system::is_in_call(pid, "python3", libc::SYS_futex));
-    let waits_first = Instant::now();
-    lasts(400);
-    let before = waits_first.elapsed().as_secs_f64();
+    let before = lasts(400);
     running.signal(libc::SIGSTOP);
     until(|| system::state(pid) == 'T');
     let most_before = asked.elapsed().as_secs_f64();
@@ -320,9 +337,7 @@ fn a_stop_neither_counts_as_a_wait_nor_splits_one() {
     running.signal(libc::SIGCONT);
     let is_asleep = || system::state(pid) == 'S';
     until(|| is_asleep() && system::is_in_call(pid, "python3", libc::SYS_futex));
-    let waits_again = Instant::now();
-    lasts(400);
-    let after = waits_again.elapsed().as_secs_f64();
+    let after = lasts(400);
     recording.signal(libc::SIGINT);
     recording.finish().ok();
     let most_after = continued.elapsed().as_secs_f64();
@@ -343,7 +358,10 @@ fn kernel_locks_have_their_type_and_flags() {
     // Threads of one process that map memory at the same time take its mmap_lock for writing.
     let program = target("mappers", Build::C);
     let running = Running::start(Command::new(program).arg("4"));
-    Prof::new(&dir, "record -T lock -a -d 1s").run().ok();
+    let recording = Prof::new(&dir, "record -T lock -a -d 1h").start().sampling();
+    system::until_has_run(running.pid(), 1.5);
+    recording.signal(libc::SIGINT);
+    recording.finish().ok();
     drop(running);
     let p = read(dir.path().join("profile.pb.gz"));
     let rwsem = |s: &Sample| label(s, "kind") == "kernel rwsem" && label(s, "flags") == "write";

@@ -3,8 +3,8 @@
  * usage: locks KIND ROUNDS [confined]
  *
  * KIND is mutex, recursive, errorcheck, adaptive, pi, read, write, semaphore, condition or join.
- * The main thread holds the lock for 10 ms, ROUNDS times; each time a second thread, `waiter`,
- * takes it in take() in the meantime (for a condition: waits for the signal; for a join: for a
+ * The main thread holds the lock for 10 ms, ROUNDS times, from the moment when a second thread,
+ * `waiter`, waits for it in take() (for a condition: waits for the signal; for a join: for a
  * thread to end). At the end the waiter's time in take() is printed, in seconds of wall time, and
  * the address of the lock: `SECONDS ADDRESS`. confined: under a seccomp filter that kills it for
  * all but the system calls that it makes itself.
@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "waiter.h"
 #ifdef __GLIBC__
 #include "confine.h"
 #endif
@@ -93,6 +94,7 @@ __attribute__((noinline, noclone)) static void take(void) {
 }
 
 __attribute__((noinline, noclone)) static void give(void) {
+    if (!is("join")) until_waiter_sleeps();
     usleep(10000);
     if (is("condition")) {
         pthread_mutex_lock(&guard);
@@ -111,7 +113,9 @@ static int go[2], back[2];
 
 static void *waiter(void *unused) {
     pthread_setname_np(pthread_self(), "waiter");
+    waiter_begins();
     char byte = 0;
+    if (write(back[1], &byte, 1) != 1) perror("write");
     for (int n = 0; n < rounds; n++) {
         if (read(go[0], &byte, 1) != 1) perror("read");
         take();
@@ -135,7 +139,7 @@ static void confines(void) {
     static const int calls[] = {
         SYS_read,  SYS_write,      SYS_futex, SYS_clock_nanosleep, SYS_clock_gettime,   SYS_fstat,
         SYS_brk,   SYS_newfstatat, SYS_rseq,  SYS_rt_sigprocmask,  SYS_set_robust_list, SYS_prctl,
-        SYS_munmap, SYS_madvise,   SYS_exit,  SYS_exit_group,
+        SYS_munmap, SYS_madvise,   SYS_exit,  SYS_exit_group,      SYS_pread64,
     };
     confine(calls, sizeof calls / sizeof *calls);
 #endif
@@ -153,8 +157,9 @@ int main(int argc, char **argv) {
     if (pipe(go) || pipe(back)) return 1;
     pthread_t thread;
     pthread_create(&thread, NULL, waiter, NULL);
-    if (argc > 3) confines();
     char byte = 0;
+    if (read(back[0], &byte, 1) != 1) perror("read");
+    if (argc > 3) confines();
     for (int n = 0; n < rounds; n++) {
         if (!is("condition") && !is("join")) lock(1);
         if (write(go[1], &byte, 1) != 1) perror("write");

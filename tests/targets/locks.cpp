@@ -9,6 +9,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "waiter.h"
+
 static std::mutex mutex, guard;
 static std::shared_mutex shared;
 static std::condition_variable condition;
@@ -43,16 +45,20 @@ int main(int argc, char **argv) {
     char byte = 0;
     std::thread waiter([rounds] {
         char byte = 0;
+        waiter_begins();
+        if (write(back[1], &byte, 1) != 1) perror("write");
         for (int n = 0; n < rounds; n++) {
             if (read(go[0], &byte, 1) != 1) perror("read");
             take();
             if (write(back[1], &byte, 1) != 1) perror("write");
         }
     });
+    if (read(back[0], &byte, 1) != 1) perror("read");
     for (int n = 0; n < rounds; n++) {
         if (kind == "mutex") mutex.lock();
         if (kind == "read" || kind == "write") shared.lock();
         if (write(go[1], &byte, 1) != 1) perror("write");
+        until_waiter_sleeps();
         usleep(10000);
         if (kind == "mutex") mutex.unlock();
         if (kind == "read" || kind == "write") shared.unlock();

@@ -1,5 +1,6 @@
 //! As locks.c, for Rust's standard library: KIND is mutex, read, write, condition or park.
 
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, RwLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,8 +31,23 @@ fn take(kind: &str, shared: &Shared) -> Duration {
     since.elapsed()
 }
 
+/// Returns when the thread with this directory in /proc sleeps.
+fn until_it_sleeps(thread: &Path) {
+    let sleeps =
+        |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'));
+    while !std::fs::read_to_string(thread.join("stat")).is_ok_and(sleeps) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[inline(never)]
-fn give(kind: &str, shared: &Shared, waiter: &thread::Thread, held: impl FnOnce()) {
+fn give(
+    kind: &str,
+    shared: &Shared,
+    (waiter, directory): (&thread::Thread, &Path),
+    held: impl FnOnce(),
+) {
+    until_it_sleeps(directory);
     thread::sleep(Duration::from_millis(10));
     held();
     if kind == "condition" {
@@ -55,10 +71,13 @@ fn main() {
     // The two meet at sockets, which are no futexes.
     let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let (sender, receiver) = mpsc::channel();
+    let (began, begins) = mpsc::channel();
     let handle = thread::Builder::new().name("waiter".into()).spawn({
         let (kind, shared) = (kind.clone(), shared.clone());
         move || {
             use std::io::{Read, Write};
+            let own = std::fs::read_link("/proc/thread-self").unwrap();
+            began.send(Path::new("/proc").join(own)).unwrap();
             let mut waited = Duration::ZERO;
             for _ in 0..rounds {
                 theirs.read_exact(&mut [0]).unwrap();
@@ -69,12 +88,13 @@ fn main() {
         }
     });
     let handle = handle.unwrap();
+    let directory = begins.recv().unwrap();
     for _ in 0..rounds {
         use std::io::{Read, Write};
         let mutex = (kind == "mutex").then(|| shared.mutex.lock().unwrap());
         let write = (kind == "read" || kind == "write").then(|| shared.rwlock.write().unwrap());
         ours.write_all(&[0]).unwrap();
-        give(&kind, &shared, handle.thread(), || drop((mutex, write)));
+        give(&kind, &shared, (handle.thread(), &directory), || drop((mutex, write)));
         ours.read_exact(&mut [0]).unwrap();
     }
     println!("{} 0", receiver.recv().unwrap().as_secs_f64());

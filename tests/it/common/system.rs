@@ -171,14 +171,19 @@ pub fn child(pid: i32) -> i32 {
     child().unwrap()
 }
 
-/// True if a thread of this name waits in this system call (`proc(5)`).
+/// True if a thread of this name waits in this system call.
 pub fn is_in_call(pid: i32, thread: &str, number: i64) -> bool {
-    let is = |task: std::fs::DirEntry| {
+    threads_in_call(pid, thread, number) > 0
+}
+
+/// The number of threads of this name that wait in this system call (`proc(5)`).
+pub fn threads_in_call(pid: i32, thread: &str, number: i64) -> usize {
+    let is = |task: &std::fs::DirEntry| {
         let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
         read("comm").trim_end() == thread && read("syscall").starts_with(&format!("{number} "))
     };
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    tasks.flatten().any(is)
+    tasks.flatten().filter(is).count()
 }
 
 /// True if a prof that is not verbose samples: it has events open, and waits for their records.

@@ -31,7 +31,7 @@ pub fn is_most_of(got: f64, want: f64) -> bool {
 }
 
 /// Records the program and compares its own measurement with its waits of `kind` in `function`.
-/// Such programs hold a lock for 10 ms, 20 times, while one thread wants it.
+/// Such programs hold a lock for 10 ms, 20 times, from the moment when another thread waits for it.
 #[track_caller]
 pub fn assert_waits(dir: &Path, program: &Path, args: &str, kind: &str, function: &str) -> Pprof {
     let out = Prof::new(dir, "record -T lock").target(program, args).run().ok();
@@ -40,9 +40,9 @@ pub fn assert_waits(dir: &Path, program: &Path, args: &str, kind: &str, function
     let in_it = |s: &Sample| p.frames(s).iter().any(|f| f.contains(function));
     let (got, count) = waits(&p, |s| in_it(s) && label(s, "kind") == kind);
     let name = format!("{program:?} {args}: {}", out.stderr);
-    assert!(want > 0.13 && is_most_of(got, want), "{got} s of {want} s: {name}");
-    // A thread that comes late does not wait; one that is overtaken waits twice.
-    assert!((14..=30).contains(&count), "{count} waits: {name}");
+    assert!(want > 0.2 && is_most_of(got, want), "{got} s of {want} s: {name}");
+    // A thread that is overtaken waits twice.
+    assert!((20..=30).contains(&count), "{count} waits: {name}");
     let lock = |s: &Sample| u64::from_str_radix(&label(s, "lock")[2..], 16).unwrap();
     // The word that is waited for lies within the lock.
     let near = |s: &Sample| lock(s).wrapping_sub(address) < 16;
