@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
-use profile::{Builder, Column, LabelSetId, Mapping, Profile};
+use profile::{Builder, LabelSetId, Mapping, Profile};
 use support::units::{NOT_MEASURED, size, time};
 use support::{Busy, Figures, NOT_INSTALLED, PROF, Usage, claim, measure, median, option};
 use symbols::SymbolOptions;
@@ -91,7 +91,7 @@ fn recording(program: &Path, code: &Code) -> Profile {
     let id = b.add_mapping(mapping);
     for &address in &code.addresses {
         let location = b.location(Some(id), address);
-        b.add(&[location], LabelSetId::default(), Column(0), 1);
+        b.add(&[location], LabelSetId::default(), 1, &[]);
     }
     b.finish(None)
 }

@@ -176,7 +176,7 @@ fn generated(shape: Shape) -> Profile {
         let leaf_first: Vec<_> = stack.iter().rev().copied().collect();
         let before = b.distinct();
         let labels = labels[random.skewed(labels.len() as u32) as usize];
-        b.add(&leaf_first, labels, Column(1), 1_001_001 * i64::from(1 + random.skewed(9)));
+        b.add(&leaf_first, labels, 1, &[(Column(1), 1_001_001 * i64::from(1 + random.skewed(9)))]);
         seen += u64::from(b.distinct() > before);
     }
     b.finish(None)

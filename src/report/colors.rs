@@ -388,7 +388,7 @@ mod tests {
         let mut b = Builder::new(&[("samples", "count")]);
         let m = mapping(&mut b, binary, 0);
         let l = functions(&mut b, Some(m), 1, &[(name, file, 1)]);
-        b.add(&[l], LabelSetId::EMPTY, profile::Column(0), 1);
+        b.add(&[l], LabelSetId::EMPTY, 1, &[]);
         let p = b.finish(None);
         let frames = Frames::new(&p, Granularity::FUNCTION);
         let frame = *frames.get(frames.of(l)[0]);

@@ -111,7 +111,7 @@ mod tests {
     fn columns_are_as_wide_as_their_longest_cell() {
         let mut b = Builder::new(&[("energy", "microjoules")]);
         let main = b.named_location("main");
-        b.add(&[main], LabelSetId::EMPTY, Column(0), i64::MIN);
+        b.add(&[main], LabelSetId::EMPTY, 0, &[(Column(0), i64::MIN)]);
         let p = b.finish(None);
         let view = View::new(&p, 0, Granularity::FUNCTION);
         let cells = || [0, 7, i64::MIN].map(|value| ValueCells::new(&view, value)).into_iter();

@@ -20,15 +20,8 @@ use sys::record::{Record, Sample};
 pub struct Weight {
     /// The sample type.
     pub column: Column,
-    /// The weight of every sample, whatever the event counted.
+    /// The weight of every sample; `None`: the number of events that it counted.
     pub fixed: Option<i64>,
-}
-
-impl Weight {
-    /// The weight of a sample that counted `counted` events.
-    pub fn of(&self, counted: u64) -> i64 {
-        self.fixed.unwrap_or(i64::try_from(counted).unwrap_or(i64::MAX))
-    }
 }
 
 /// The destination of an event's samples.
@@ -131,7 +124,10 @@ impl Aggregator {
         self.maker.builder.set_time(Some(sample.time));
         match self.routes[event] {
             Route::Count(_) if !sample.group.is_empty() => self.group(sample),
-            Route::Count(of) => self.maker.add_sample(sample, &[(of.column, of.of(weight))]),
+            Route::Count(Weight { column, fixed }) => {
+                let weight = fixed.unwrap_or(i64::try_from(weight).unwrap_or(i64::MAX));
+                self.maker.add_sample(sample, 1, &[(column, weight)]);
+            }
             Route::Type(EventOwner { of, event }) => {
                 if let Some(one) = self.types.get_mut(of) {
                     one.sample(&mut self.maker, event, sample, weight);
@@ -143,7 +139,7 @@ impl Aggregator {
 
     fn group(&mut self, sample: &Sample<'_>) {
         let values = self.groups.since_last(sample.tid, sample.group);
-        self.maker.add_sample(sample, values);
+        self.maker.add_sample(sample, 1, values);
     }
 
     fn record(&mut self, record: &Record<'_>) {

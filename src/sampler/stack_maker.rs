@@ -192,33 +192,40 @@ impl StackMaker {
         self.table.apply(record);
     }
 
-    /// Builds the stack of a sample and adds it with these values.
-    pub fn add_sample(&mut self, sample: &Sample<'_>, values: &[(Column, i64)]) {
+    /// Builds the stack of a sample and adds values to it; see [`Builder::add`].
+    pub fn add_sample(&mut self, sample: &Sample<'_>, samples: u32, values: &[(Column, i64)]) {
         self.make_stack(sample);
         let labels = self.labels(sample.thread());
-        self.add_last(labels, values);
+        self.add_last(labels, samples, values);
     }
 
-    /// Adds the last stack.
-    pub fn add_last(&mut self, labels: LabelSetId, values: &[(Column, i64)]) {
+    /// Adds values to the last stack; see [`Builder::add`].
+    pub fn add_last(&mut self, labels: LabelSetId, samples: u32, values: &[(Column, i64)]) {
         let PendingStack { callers, innermost } = &self.last;
-        self.builder.add_stack(callers, *innermost, labels, values);
+        self.builder.add_stack(callers, *innermost, labels, samples, values);
     }
 
-    /// Adds a stack that was built earlier.
+    /// Adds values to a stack that was built earlier; see [`Builder::add`].
     pub fn add_pending(
         &mut self,
         stack: &PendingStack,
         labels: LabelSetId,
+        samples: u32,
         values: &[(Column, i64)],
     ) {
-        self.builder.add_stack(&stack.callers, stack.innermost, labels, values);
+        self.builder.add_stack(&stack.callers, stack.innermost, labels, samples, values);
     }
 
     /// Adds values without a stack: a frame in brackets gives the reason.
-    pub fn add_without_stack(&mut self, why: &str, labels: LabelSetId, values: &[(Column, i64)]) {
+    pub fn add_without_stack(
+        &mut self,
+        why: &str,
+        labels: LabelSetId,
+        samples: u32,
+        values: &[(Column, i64)],
+    ) {
         let location = [self.builder.named_location(why)];
-        self.builder.add_stack(&location, None, labels, values);
+        self.builder.add_stack(&location, None, labels, samples, values);
     }
 
     /// The last stack.

@@ -131,7 +131,7 @@ fn built(dir: &Path, golden: &Golden) -> PathBuf {
         let values = golden.values[number].iter().enumerate();
         let values: Vec<_> = values.map(|(at, &value)| (Column(at), value)).collect();
         let root_first: Vec<_> = stack.iter().rev().map(|&at| locations[at]).collect();
-        b.add_stack(&root_first, None, labels, &values);
+        b.add_stack(&root_first, None, labels, 0, &values);
     }
     let mut profile = b.finish(None);
     profile.period = 1;
@@ -334,7 +334,7 @@ fn with_many_names_of_files(dir: &Path) -> PathBuf {
             let name = format!("f{}", at % 3);
             functions(&mut b, None, 0x1000 + at as u64, &[(&name, files[at], 7)])
         });
-        b.add(&stack, LabelSetId::EMPTY, Column(1), 1 << number);
+        b.add(&stack, LabelSetId::EMPTY, 1, &[(Column(1), 1 << number)]);
     }
     let mut profile = b.finish(None);
     // pprof has a row for each of them.
@@ -441,7 +441,7 @@ fn without_names(dir: &Path) -> PathBuf {
     let main = functions(&mut b, Some(mapping), 0x1001, &[("main", "a.c", 7)]);
     for at in 1..7 {
         let leaf = b.location(Some(mapping), 0x2000 + 16 * at);
-        b.add(&[leaf, main], LabelSetId::EMPTY, Column(0), 1000 * at as i64);
+        b.add(&[leaf, main], LabelSetId::EMPTY, 0, &[(Column(0), 1000 * at as i64)]);
     }
     let path = dir.join("without-names.pb.gz");
     pprof::write(&b.finish(None), File::create(&path).unwrap()).unwrap();

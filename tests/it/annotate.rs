@@ -244,7 +244,7 @@ fn hostile(dir: &Path, names: &[&str], depth: usize, values: &[i64]) -> PathBuf 
     }
     let deep: Vec<LocationId> = stack.iter().copied().cycle().take(depth).collect();
     for &value in values {
-        b.add(&deep, LabelSetId::EMPTY, Column(0), value);
+        b.add(&deep, LabelSetId::EMPTY, 0, &[(Column(0), value)]);
     }
     save(&b.finish(None), dir.join("hostile.pb.gz"))
 }

@@ -378,7 +378,7 @@ fn sampled(dir: &Path, binary: &Path, addresses: &[u64], file: &str, lines: &[i6
         let location = b.location(Some(mapping), *address);
         let line = lines[i % lines.len()];
         b.profile.set_lines(location, &[Line { function: FunctionId(0), line, column: 0 }]);
-        b.add(&[location], LabelSetId::EMPTY, Column(0), 7);
+        b.add(&[location], LabelSetId::EMPTY, 0, &[(Column(0), 7)]);
     }
     let out = fs::File::create(dir.join("profile.pb.gz")).unwrap();
     formats::pprof::write(&b.finish(None), out).unwrap();

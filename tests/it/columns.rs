@@ -62,7 +62,7 @@ fn languages(dir: &Path) {
         labels.push(Label { key, value: value_of });
         labels.sort_unstable();
         let labels = b.profile.labels.intern(&labels);
-        b.add_stack(&[leaf], None, labels, &[(Column(1), value)]);
+        b.add_stack(&[leaf], None, labels, 1, &[(Column(1), value)]);
     }
     save(&b.finish(None), dir.join("profile.pb.gz"));
 }
@@ -156,7 +156,7 @@ fn heap(dir: &Path) {
     let [main, kept, freed] = ["main", "kept", "freed"].map(|name| location(&mut b, name, "app.c"));
     for (leaf, values) in [(kept, [10, 10_240, 4, 4096]), (freed, [50, 2048, 0, 0])] {
         let values = [0, 1, 2, 3].map(|at| (Column(at), values[at]));
-        b.add_stack(&[main, leaf], None, LabelSetId::EMPTY, &values);
+        b.add_stack(&[main, leaf], None, LabelSetId::EMPTY, 0, &values);
     }
     save(&b.finish(None), dir.join("profile.pb.gz"));
 }
@@ -222,7 +222,7 @@ fn several_types_over_time_are_lines() {
     let main = b.named_location("main");
     for second in [0, 1, 1] {
         b.set_time(Some(second * 1_000_000_000));
-        b.add(&[main], LabelSetId::EMPTY, Column(1), 500_000_000);
+        b.add(&[main], LabelSetId::EMPTY, 1, &[(Column(1), 500_000_000)]);
     }
     b.profile.duration_nanos = 2_000_000_000;
     save(&b.finish(None), dir.path().join("profile.pb.gz"));
@@ -311,7 +311,7 @@ fn hostile_profiles_have_columns_and_packages() {
     let other = location(&mut b, &"a::".repeat(30_000), "a.cc");
     for (stack, value) in [(vec![again; 10_000], -5), (vec![other], 7), (vec![], 3)] {
         let values = [0, 1, 2].map(|at| (Column(at), value + at as i64));
-        b.add_stack(&stack, None, LabelSetId::EMPTY, &values);
+        b.add_stack(&stack, None, LabelSetId::EMPTY, 0, &values);
     }
     save(&b.finish(None), dir.path().join("hostile.pb.gz"));
     views::empty(&dir);

@@ -27,11 +27,17 @@ pub fn save(dir: &Path, file: &str, types: &[(&str, &str)], samples: &[(&str, i6
         id
     };
     let main = add(&mut b, "main");
+    let each = u32::from(types[0].0 == "samples");
     for (name, count) in samples {
         let leaf = add(&mut b, name);
         let sign = count.signum();
         for _ in 0..count.abs() {
-            b.add(&[leaf, main], LabelSetId::EMPTY, Column(types.len() - 1), sign * PERIOD);
+            b.add(
+                &[leaf, main],
+                LabelSetId::EMPTY,
+                each,
+                &[(Column(types.len() - 1), sign * PERIOD)],
+            );
         }
     }
     b.profile.duration_nanos = 2_000_000_000;
@@ -320,7 +326,7 @@ fn save_stacks(dir: &Path, file: &str, stacks: &[(&str, Option<&str>, i64)]) {
             b.profile.labels.intern(&[Label { key, value }])
         });
         let frames: Vec<_> = stack.split(';').rev().map(|name| b.named_location(name)).collect();
-        b.add(&frames, labels, Column(0), *value);
+        b.add(&frames, labels, 0, &[(Column(0), *value)]);
     }
     let file = std::fs::File::create(dir.join(file)).unwrap();
     formats::pprof::write(&b.finish(None), file).unwrap();

@@ -350,8 +350,8 @@ fn hostile_profiles_are_filtered() {
     let main = b.named_location("main");
     let mut stack = vec![again; 10_000];
     stack.push(main);
-    b.add(&stack, profile::LabelSetId::EMPTY, Column(1), -5);
-    b.add(&[], profile::LabelSetId::EMPTY, Column(1), 3);
+    b.add(&stack, profile::LabelSetId::EMPTY, 0, &[(Column(0), 1), (Column(1), -5)]);
+    b.add(&[], profile::LabelSetId::EMPTY, 0, &[(Column(0), 1), (Column(1), 3)]);
     let mut hostile = b.finish(None);
     hostile.drop_frames = hostile.strings.intern("(a{1000}){1000}");
     let file = dir.path().join("hostile.pb.gz");

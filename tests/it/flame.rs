@@ -200,7 +200,7 @@ fn with_a_deep_stack(dir: &Path) {
     let mut names: Vec<_> = ["main", "wide", "other"].map(|name| b.named_location(name)).into();
     names.extend((0..300).map(|level| b.named_location(&format!("deep{level}"))));
     let mut add = |stack: &[LocationId], value| {
-        b.add_stack(stack, None, LabelSetId::EMPTY, &[(Column(0), value)]);
+        b.add_stack(stack, None, LabelSetId::EMPTY, 0, &[(Column(0), value)]);
     };
     add(&[names[0], names[1]], 600);
     add(&[names[0], names[2]], 399);

@@ -99,7 +99,7 @@ fn with_times(dir: &Path) {
     let main = b.named_location("main");
     for second in [0, 1, 2] {
         b.set_time(Some(second * 1_000_000_000));
-        b.add(&[main], LabelSetId::EMPTY, Column(1), 1_000_000_000);
+        b.add(&[main], LabelSetId::EMPTY, 1, &[(Column(1), 1_000_000_000)]);
     }
     b.profile.duration_nanos = 3_000_000_000;
     let file = File::create(dir.join("times.pb.gz")).unwrap();

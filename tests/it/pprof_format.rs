@@ -65,8 +65,8 @@ fn everything() -> Profile {
     b.profile.set_lines(inlined, &[line(1, 22), line(0, 11)]);
     b.profile.locations[inlined.0 as usize].is_folded = true;
     let bare = b.location(Some(libc), 0x9abc);
-    b.add(&[inlined, bare], labels, Column(1), 20_202_020);
-    b.add(&[bare], LabelSetId::EMPTY, Column(1), 1);
+    b.add(&[inlined, bare], labels, 1, &[(Column(1), 20_202_020)]);
+    b.add(&[bare], LabelSetId::EMPTY, 1, &[(Column(1), 1)]);
     b.finish(Some(main))
 }
 

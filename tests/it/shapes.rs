@@ -259,7 +259,7 @@ fn profile(types: &[(&str, &str)], stacks: &[(&[&str], i64)]) -> Profile {
                 id
             })
             .collect();
-        b.add(&ids, LabelSetId::EMPTY, Column(0), *value);
+        b.add(&ids, LabelSetId::EMPTY, 0, &[(Column(0), *value)]);
     }
     b.finish(None)
 }

@@ -500,7 +500,7 @@ fn a_file_that_cannot_be_read_is_one_line() {
 
 /// Writes a profile whose call tree has 900,000 nodes.
 fn large(path: &Path) {
-    use profile::{Builder, Column, LabelSetId, Limits};
+    use profile::{Builder, LabelSetId, Limits};
 
     const FUNCTIONS: u64 = 5000;
     let mut b = Builder::new(&[("samples", "count")]);
@@ -513,7 +513,7 @@ fn large(path: &Path) {
             functions[((number >> 33) % FUNCTIONS) as usize]
         };
         let stack: Vec<_> = (0..60).map(frame).collect();
-        b.add(&stack, LabelSetId::EMPTY, Column(0), 1);
+        b.add(&stack, LabelSetId::EMPTY, 1, &[]);
     }
     formats::pprof::write(&b.finish(None), std::fs::File::create(path).unwrap()).unwrap();
 }

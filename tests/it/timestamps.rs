@@ -187,7 +187,7 @@ fn with_and_without() -> [Profile; 2] {
         for n in 0u64..1000 {
             b.set_time(Some(n * n * 1000));
             let leaf = rest[(n % 7 % 4) as usize];
-            b.add(&[leaf, main], LabelSetId::EMPTY, Column(1), 10_000_000 + (n % 3) as i64);
+            b.add(&[leaf, main], LabelSetId::EMPTY, 1, &[(Column(1), 10_000_000 + (n % 3) as i64)]);
         }
         b.finish(None)
     })
@@ -243,7 +243,7 @@ fn hostile_profiles_have_a_table_over_time() {
     let frame = functions(&mut deep, None, 1, &[(&name, "a.c", 1)]);
     for (time, value) in [(1u64, -5), (1 << 60, 7)] {
         deep.set_time(Some(time));
-        deep.add(&vec![frame; 10_000], LabelSetId::EMPTY, Column(1), value);
+        deep.add(&vec![frame; 10_000], LabelSetId::EMPTY, 0, &[(Column(0), 1), (Column(1), value)]);
     }
     let mut odd = odd_names();
     let times = odd.times.push([u64::MAX >> 1, 0].into_iter());

@@ -17,7 +17,7 @@ fn write(dir: &Path, name: &str, types: &[(&str, &str)], values: &[i64], period:
     let mut b = Builder::new(types);
     let stack = ["main", "leaf"].map(|name| b.named_location(name));
     let values: Vec<_> = values.iter().enumerate().map(|(i, &v)| (Column(i), v)).collect();
-    b.add_stack(&stack, None, LabelSetId::EMPTY, &values);
+    b.add_stack(&stack, None, LabelSetId::EMPTY, 0, &values);
     let mut profile = b.finish(None);
     let ValueType { kind, unit } = *profile.sample_types.last().unwrap();
     profile.period_type = ValueType { kind, unit };

@@ -80,10 +80,10 @@ fn hostile_profiles_have_sandwiches_and_differences() {
     let long = b.named_location(&"x".repeat(100_000));
     let red = b.named_location("\x1b[31mred\n<b>");
     let again = b.named_location("again");
-    b.add(&[again; 8000], LabelSetId::EMPTY, Column(1), 1 << 40);
-    b.add(&[long, red, again], LabelSetId::EMPTY, Column(1), 5);
-    b.add(&[red], LabelSetId::EMPTY, Column(1), -7);
-    b.add(&[], LabelSetId::EMPTY, Column(1), 3);
+    b.add(&[again; 8000], LabelSetId::EMPTY, 1, &[(Column(1), 1 << 40)]);
+    b.add(&[long, red, again], LabelSetId::EMPTY, 1, &[(Column(1), 5)]);
+    b.add(&[red], LabelSetId::EMPTY, 1, &[(Column(1), -7)]);
+    b.add(&[], LabelSetId::EMPTY, 1, &[(Column(1), 3)]);
     let file = std::fs::File::create(dir.path().join("h.pb.gz")).unwrap();
     formats::pprof::write(&b.finish(None), file).unwrap();
     views::known(&dir);
@@ -353,7 +353,7 @@ fn with_states(dir: &std::path::Path) {
         }));
         labels.sort_by_key(|label| label.key);
         let labels = b.profile.labels.intern(&labels);
-        b.add(&[work], labels, Column(0), value * 1_000_000_000);
+        b.add(&[work], labels, 0, &[(Column(0), value * 1_000_000_000)]);
     }
     let file = std::fs::File::create(dir.join("wall.pb.gz")).unwrap();
     formats::pprof::write(&b.finish(None), file).unwrap();

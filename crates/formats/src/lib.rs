@@ -114,6 +114,7 @@ mod tests {
                     &[name],
                     None,
                     profile::LabelSetId::EMPTY,
+                    0,
                     &[(profile::Column(0), 1)],
                 );
             }

@@ -15,8 +15,13 @@ use super::{
 };
 
 /// Index of a sample type: position of a value in a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Column(pub usize);
+
+impl Column {
+    /// The number of samples, in profiles with that sample type.
+    pub const SAMPLES: Column = Column(0);
+}
 
 /// Frame name for the value of stacks beyond the limits.
 const BEYOND: &str = "[beyond prof's memory limit]";
@@ -147,18 +152,25 @@ impl Builder {
         }
     }
 
-    /// Adds one sample: `stack` leaf first, 1 to the first column and `weight` to `column`.
+    /// Adds values to a stack, leaf first: `samples` to [`Column::SAMPLES`], and to other columns.
+    /// In a profile without that sample type, `samples` is 0.
     ///
     /// Beyond the limits a new stack is cut to its callers in the tree, or to its outermost frame;
     /// its value is kept, and [`Builder::folded`] counts it.
-    pub fn add(&mut self, stack: &[LocationId], labels: LabelSetId, column: Column, weight: i64) {
+    pub fn add(
+        &mut self,
+        stack: &[LocationId],
+        labels: LabelSetId,
+        samples: u32,
+        values: &[(Column, i64)],
+    ) {
         let (row, _) = self.row_of_stack(stack.iter().rev().copied(), labels);
-        self.count(row, &[(column, weight)]);
+        self.count(row, samples, values);
     }
 
-    /// Adds one sample with several values, of the stack with `callers`, outermost first, and the
-    /// innermost frame `innermost`, given as for [`Builder::location`]; without it, the last of
-    /// `callers` is the innermost frame.
+    /// Adds values to the stack with `callers`, outermost first, and the innermost frame
+    /// `innermost`, given as for [`Builder::location`]; without it, the last of `callers` is the
+    /// innermost frame.
     ///
     /// The same as [`Builder::add`], but faster: in a running program, mostly the innermost frame
     /// changes.
@@ -167,11 +179,12 @@ impl Builder {
         callers: &[LocationId],
         innermost: Option<(Option<MappingId>, u64)>,
         labels: LabelSetId,
+        samples: u32,
         values: &[(Column, i64)],
     ) {
         let Some((mapping, address)) = innermost else {
             let (row, _) = self.row_of_stack(callers.iter().copied(), labels);
-            return self.count(row, values);
+            return self.count(row, samples, values);
         };
         let (parent, whole) = self.node_of(callers.iter().copied(), labels);
         let key = mapping.map_or(NO_NODE, |m| m.0);
@@ -186,7 +199,7 @@ impl Builder {
             }
             row
         });
-        self.count(row, values);
+        self.count(row, samples, values);
     }
 
     /// Index of the row of a stack, outermost frame first, and true if it is the whole stack's.
@@ -201,15 +214,14 @@ impl Builder {
         (row, whole && fits)
     }
 
-    fn count(&mut self, row: usize, values: &[(Column, i64)]) {
+    fn count(&mut self, row: usize, samples: u32, values: &[(Column, i64)]) {
+        debug_assert!(samples == 0 || self.has_samples(), "no column counts samples");
         let width = self.profile.sample_types.len();
         let cell = &mut self.tables.values[row * width..(row + 1) * width];
-        if values.iter().all(|(column, _)| column.0 != 0) {
-            cell[0] += 1;
-        }
+        cell[Column::SAMPLES.0] += i64::from(samples);
         values.iter().for_each(|&(column, weight)| cell[column.0] += weight);
         if let Some(times) = &mut self.times {
-            times.add(row, values);
+            times.add(row, samples, values);
         }
         let Limits { part_nodes, part_rows, spilled_rows, .. } = self.limits;
         if (self.tables.rows.len() >= part_rows || self.tables.nodes.len() >= part_nodes)
@@ -217,6 +229,11 @@ impl Builder {
         {
             self.spill_tables();
         }
+    }
+
+    fn has_samples(&self) -> bool {
+        let first = self.profile.sample_types.get(Column::SAMPLES.0);
+        first.is_some_and(|first| self.profile.str(first.kind) == "samples")
     }
 
     /// Index of a row, and true if it is that row, not another for lack of space.
@@ -356,9 +373,9 @@ mod tests {
         let main = b.location(None, 0x10);
         let leaf = b.location(None, 0x20);
         for _ in 0..3 {
-            b.add(&[leaf, main], LabelSetId::EMPTY, Column(1), 10);
+            b.add(&[leaf, main], LabelSetId::EMPTY, 1, &[(Column(1), 10)]);
         }
-        b.add(&[main], LabelSetId::EMPTY, Column(1), 10);
+        b.add(&[main], LabelSetId::EMPTY, 1, &[(Column(1), 10)]);
         let p = b.finish(None);
         assert_eq!(p.samples.len(), 2);
         assert_eq!(p.stacks.get(p.samples[0].stack), [leaf, main]);
@@ -382,10 +399,10 @@ mod tests {
                 let weight = (seed >> 20) as i64 & 0xff;
                 let stack: Vec<_> = addresses.iter().map(|&a| whole.location(None, a)).collect();
                 let leaf_first: Vec<_> = stack.iter().rev().copied().collect();
-                whole.add(&leaf_first, labels, Column(1), weight);
+                whole.add(&leaf_first, labels, 1, &[(Column(1), weight)]);
                 let (&leaf, callers) = addresses.split_last().unwrap();
                 let callers: Vec<_> = callers.iter().map(|&a| split.location(None, a)).collect();
-                split.add_stack(&callers, Some((None, leaf)), labels, &[(Column(1), weight)]);
+                split.add_stack(&callers, Some((None, leaf)), labels, 1, &[(Column(1), weight)]);
             }
             assert_eq!(split.folded(), whole.folded());
             let split = split.finish(None);
@@ -405,9 +422,9 @@ mod tests {
     fn a_full_tree_keeps_values() {
         let mut b = builder().with_limits(Limits { nodes: 2, ..Limits::default() });
         let ids: Vec<_> = (0..5).map(|i| b.location(None, i)).collect();
-        b.add(&[ids[1], ids[0]], LabelSetId::EMPTY, Column(1), 1);
-        b.add(&[ids[2], ids[0]], LabelSetId::EMPTY, Column(1), 1);
-        b.add(&[ids[3]], LabelSetId::EMPTY, Column(1), 1);
+        b.add(&[ids[1], ids[0]], LabelSetId::EMPTY, 1, &[(Column(1), 1)]);
+        b.add(&[ids[2], ids[0]], LabelSetId::EMPTY, 1, &[(Column(1), 1)]);
+        b.add(&[ids[3]], LabelSetId::EMPTY, 1, &[(Column(1), 1)]);
         assert_eq!(b.folded(), 2);
         let p = b.finish(None);
         assert_eq!(p.total(0), 3);
@@ -420,7 +437,7 @@ mod tests {
         let mut b = builder();
         for (i, weight) in [1, 700, 2, 0, 5].into_iter().enumerate() {
             let at = b.location(None, i as u64);
-            b.add(&[at], LabelSetId::EMPTY, Column(1), weight);
+            b.add(&[at], LabelSetId::EMPTY, 1, &[(Column(1), weight)]);
         }
         b.scale_to(Column(1), 70);
         let p = b.finish(None);
@@ -476,7 +493,7 @@ mod tests {
                     b.profile.labels.intern(&[crate::Label { key, value }])
                 }
             };
-            b.add(&stack, labels, Column(1), 3);
+            b.add(&stack, labels, 1, &[(Column(1), 3)]);
         }
         assert!(b.folded() > 0 && b.folded() < SAMPLES);
         assert!(

@@ -163,7 +163,7 @@ impl Compactor<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Builder, Column};
+    use super::super::Builder;
     use super::*;
 
     #[test]
@@ -172,8 +172,8 @@ mod tests {
         let main = b.named_location("main");
         let unused = b.named_location("unused");
         let leaf = b.named_location("leaf");
-        b.add(&[unused, main], LabelSetId::EMPTY, Column(0), 1);
-        b.add(&[leaf, main], LabelSetId::EMPTY, Column(0), 2);
+        b.add(&[unused, main], LabelSetId::EMPTY, 1, &[]);
+        b.add(&[leaf, main], LabelSetId::EMPTY, 2, &[]);
         let mut profile = b.finish(None);
         profile.period = 7;
         profile.samples.remove(0);

@@ -418,7 +418,7 @@ mod tests {
         }
         let key = b.profile.strings.intern("thread");
         let labels = b.profile.labels.intern(&[Label { key, value: LabelValue::Str(key) }]);
-        b.add(&stack, labels, Column(1), weight);
+        b.add(&stack, labels, 1, &[(Column(1), weight)]);
         b.profile.duration_nanos = weight;
         b.profile.time_nanos = 1000 - weight;
         let comment = b.profile.strings.intern("note: same");
@@ -474,7 +474,7 @@ mod tests {
         let mut of = ["milliseconds", "nanoseconds"].map(|unit| {
             let mut b = Builder::new(&[("cpu", unit)]);
             let main = b.named_location("main");
-            b.add(&[main], LabelSetId::EMPTY, Column(0), 3);
+            b.add(&[main], LabelSetId::EMPTY, 0, &[(Column(0), 3)]);
             b.finish(None)
         });
         let p = merge(of.to_vec()).unwrap();
@@ -501,8 +501,8 @@ mod tests {
     fn only_common_types_are_kept() {
         let a = profile(0x1000, &["leaf"], 10);
         let mut b = Builder::new(&[("cpu", "nanoseconds"), ("wall", "nanoseconds")]);
-        b.add(&[], LabelSetId::EMPTY, Column(0), 7);
-        b.add(&[], LabelSetId::EMPTY, Column(1), 9);
+        b.add(&[], LabelSetId::EMPTY, 0, &[(Column(0), 7)]);
+        b.add(&[], LabelSetId::EMPTY, 0, &[(Column(0), 1), (Column(1), 9)]);
         let b = b.finish(None);
         let p = merge(vec![a, b]).unwrap();
         assert_eq!(p.sample_types.len(), 1);

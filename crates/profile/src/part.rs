@@ -132,15 +132,15 @@ mod tests {
         let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
         let mut marks = PartMarks::default();
         let main = b.location(None, 0x10);
-        b.add(&[main], LabelSetId::EMPTY, Column(1), 10);
+        b.add(&[main], LabelSetId::EMPTY, 1, &[(Column(1), 10)]);
         let (first, settled) = b.take_part(&mut marks);
         assert!(settled.is_ok());
         assert_eq!((first.locations.len(), first.rows.len()), (1, 1));
         assert_eq!(first.values, [1, 10]);
         assert_eq!(first.strings, ["", "samples", "count", "cpu", "nanoseconds"]);
         let leaf = b.named_location("leaf");
-        b.add(&[leaf, main], LabelSetId::EMPTY, Column(1), 5);
-        b.add(&[main], LabelSetId::EMPTY, Column(1), 1);
+        b.add(&[leaf, main], LabelSetId::EMPTY, 1, &[(Column(1), 5)]);
+        b.add(&[main], LabelSetId::EMPTY, 1, &[(Column(1), 1)]);
         let (second, _) = b.take_part(&mut marks);
         assert_eq!((second.locations.len(), second.functions.len()), (1, 1));
         assert_eq!(second.strings, ["leaf"]);

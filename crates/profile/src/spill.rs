@@ -173,7 +173,7 @@ mod tests {
                 .collect();
             let value = LabelValue::Num { value: (seed >> 50) as i64 & 3, unit: StrId::EMPTY };
             let labels = b.profile.labels.intern(&[Label { key, value }]);
-            b.add(&stack, labels, Column(1), (seed >> 40) as i64 & 0xff);
+            b.add(&stack, labels, 1, &[(Column(1), (seed >> 40) as i64 & 0xff)]);
         }
         b
     }

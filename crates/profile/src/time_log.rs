@@ -57,6 +57,8 @@ struct Entry {
     row: u32,
     /// In microseconds since the start.
     time: u64,
+    /// Its value in [`Column::SAMPLES`].
+    samples: i64,
 }
 
 /// A sample of one row: number of its values in the table of values, and its time as two halves.
@@ -105,7 +107,7 @@ impl TimeLog {
     }
 
     /// Adds a sample of a row.
-    pub fn add(&mut self, row: usize, values: &[(Column, i64)]) {
+    pub fn add(&mut self, row: usize, samples: u32, values: &[(Column, i64)]) {
         let Some(now) = self.now else { return };
         if self.kept >= self.limits.max_samples {
             self.beyond += 1;
@@ -115,6 +117,7 @@ impl TimeLog {
         put(&mut self.buffer, row as u64);
         put(&mut self.buffer, zigzag(now.wrapping_sub(self.last) as i64));
         self.last = now;
+        put(&mut self.buffer, u64::from(samples));
         put(&mut self.buffer, values.len() as u64);
         for &(column, value) in values {
             put(&mut self.buffer, column.0 as u64);
@@ -189,6 +192,7 @@ impl TimeLog {
                 continue;
             }
             time = time.wrapping_add(unzigzag(from.must()?) as u64);
+            let samples = from.must()? as i64;
             values.clear();
             for _ in 0..from.must()? {
                 let column = Column(from.must()? as usize);
@@ -199,7 +203,7 @@ impl TimeLog {
                 None => Some(row as u32).filter(|_| parts.is_empty()),
             };
             if let Some(row) = row {
-                each(Entry { row, time: time.saturating_sub(start) / 1000 }, &values);
+                each(Entry { row, time: time.saturating_sub(start) / 1000, samples }, &values);
             }
         }
         Ok(())
@@ -220,9 +224,9 @@ impl TimeLog {
         });
         let mut next: Vec<usize> = starts.collect();
         let mut samples = Samples { ends, taken: vec![[0; 3]; all], sets: ValueSets::new(width) };
-        self.read(|Entry { row, time }, values| {
+        self.read(|Entry { row, time, samples: count }, values| {
             if let Some(at) = next.get_mut(row as usize) {
-                let set = samples.sets.intern(values);
+                let set = samples.sets.intern(count, values);
                 samples.taken[*at] = [set, (time >> 32) as u32, time as u32];
                 *at += 1;
             }
@@ -326,12 +330,10 @@ impl ValueSets {
         ValueSets { width, values: Vec::new(), index: HashTable::new(), scratch: Vec::new() }
     }
 
-    fn intern(&mut self, values: &[(Column, i64)]) -> u32 {
+    fn intern(&mut self, samples: i64, values: &[(Column, i64)]) -> u32 {
         self.scratch.clear();
         self.scratch.resize(self.width, 0);
-        if values.iter().all(|(column, _)| column.0 != 0) {
-            self.scratch[0] = 1;
-        }
+        self.scratch[Column::SAMPLES.0] = samples;
         for &(column, value) in values {
             if let Some(cell) = self.scratch.get_mut(column.0) {
                 *cell += value;

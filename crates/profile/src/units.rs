@@ -249,7 +249,7 @@ mod tests {
         let main = b.named_location("main");
         let values: Vec<_> =
             values.iter().enumerate().map(|(at, &value)| (Column(at), value)).collect();
-        b.add_stack(&[main], None, LabelSetId::EMPTY, &values);
+        b.add_stack(&[main], None, LabelSetId::EMPTY, 0, &values);
         b.finish(None)
     }
 

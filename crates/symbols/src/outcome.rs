@@ -188,7 +188,7 @@ mod tests {
             (vec![], 4),
         ] {
             for _ in 0..times {
-                b.add(&stack, LabelSetId::EMPTY, Column(1), 7);
+                b.add(&stack, LabelSetId::EMPTY, 1, &[(Column(1), 7)]);
             }
         }
         let share = |binary: &str, samples| BinaryShare { binary: binary.into(), samples };
@@ -205,8 +205,8 @@ mod tests {
         let named = b.named_location("main");
         let nameless = b.location(None, 1);
         let values = |objects| [(Column(0), objects), (Column(1), objects * 64)];
-        b.add_stack(&[named, nameless], None, LabelSetId::EMPTY, &values(300));
-        b.add_stack(&[named], None, LabelSetId::EMPTY, &values(100));
+        b.add_stack(&[named, nameless], None, LabelSetId::EMPTY, 0, &values(300));
+        b.add_stack(&[named], None, LabelSetId::EMPTY, 0, &values(100));
         let p = b.finish(None);
         let nameless: u64 = unsymbolized(&p).iter().map(|share| share.samples).sum();
         assert_eq!((nameless, counted(&p)), (300, 400));
@@ -226,7 +226,7 @@ mod tests {
             let value = LabelValue::Str(b.profile.strings.intern(process));
             let labels = b.profile.labels.intern(&[Label { key, value }]);
             for _ in 0..times {
-                b.add(&stack, labels, Column(0), 1);
+                b.add(&stack, labels, 1, &[]);
             }
         }
         let expected = [("java".to_owned(), None, 3), ("node".to_owned(), None, 2)];

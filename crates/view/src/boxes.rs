@@ -159,8 +159,8 @@ mod tests {
         let mut b = profile::Builder::new(&[("samples", "count")]);
         let small = functions(&mut b, None, 1, &[("a", "", 0)]);
         let large = functions(&mut b, None, 2, &[("z", "", 0)]);
-        b.add(&[small], LabelSetId::EMPTY, Column(0), 1);
-        b.add(&[large], LabelSetId::EMPTY, Column(0), 3);
+        b.add(&[small], LabelSetId::EMPTY, 1, &[]);
+        b.add(&[large], LabelSetId::EMPTY, 3, &[]);
         let p = b.finish(None);
         let heavy = BoxOptions { order: Siblings::LeftHeavy, ..BoxOptions::default() };
         assert_eq!(laid_out(&p, &heavy), ["z 0 0 3", "a 0 3 1"]);
@@ -181,8 +181,8 @@ mod tests {
         let [main, kept, freed] = [1, 2, 3].map(|i| {
             functions(&mut b, None, i, &[(["main", "kept", "freed"][i as usize - 1], "", 0)])
         });
-        b.add(&[kept, main], LabelSetId::EMPTY, Column(0), 5);
-        b.add(&[freed, main], LabelSetId::EMPTY, Column(0), -3);
+        b.add(&[kept, main], LabelSetId::EMPTY, 0, &[(Column(0), 5)]);
+        b.add(&[freed, main], LabelSetId::EMPTY, 0, &[(Column(0), -3)]);
         let p = b.finish(None);
         assert_eq!(laid_out(&p, &BoxOptions::default()), ["main 0 0 5", "kept 1 0 5"]);
     }

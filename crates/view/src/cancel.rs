@@ -181,8 +181,8 @@ mod tests {
             let labels = b.profile.labels.intern(&keys.map(label));
             let stack: Vec<_> =
                 (0..9).map(|i| functions[(sample as usize * (i + 1)) % 97]).collect();
-            b.add(&stack, labels, Column(0), 1);
-            b.add(&stack, labels, Column(1), 7);
+            b.add(&stack, labels, 1, &[]);
+            b.add(&stack, labels, 1, &[(Column(1), 7)]);
         }
         let mut p = b.finish(None);
         for row in 0..p.samples.len() {

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::Granularity;
     use crate::testing::{functions, mapping};
-    use profile::{Builder, Column, LabelSetId, Truncation};
+    use profile::{Builder, LabelSetId, Truncation};
 
     #[test]
     fn binaries_are_classified_by_their_frames() {
@@ -198,7 +198,7 @@ mod tests {
         ];
         for (stack, times) in stacks {
             for _ in 0..times {
-                b.add(stack, LabelSetId::EMPTY, Column(0), 1);
+                b.add(stack, LabelSetId::EMPTY, 1, &[]);
             }
         }
         let p = b.finish(None);

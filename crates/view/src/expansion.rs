@@ -100,7 +100,7 @@ mod tests {
     use crate::testing::functions;
     use crate::{Cut, Direction, Granularity, Graph, Name, NodeOrder, Sandwich, Top, TopOptions};
     use crate::{Tree, Trim, View};
-    use profile::{Builder, Column, LabelSetId};
+    use profile::{Builder, LabelSetId};
 
     /// Samples of value 1 whose stack is a location with `inlined` frames, `depth` times, each time
     /// with another leaf, on `main`.
@@ -115,7 +115,7 @@ mod tests {
             let mut stack = vec![leaf];
             stack.extend(vec![location; depth]);
             stack.push(main);
-            b.add(&stack, LabelSetId::EMPTY, Column(0), 1);
+            b.add(&stack, LabelSetId::EMPTY, 1, &[]);
         }
         b.finish(None)
     }
@@ -191,7 +191,7 @@ mod tests {
                     functions(&mut b, None, sample << 8 | depth, &[(&name, "", 1)])
                 })
                 .collect();
-            b.add(&stack, LabelSetId::EMPTY, Column(0), 1);
+            b.add(&stack, LabelSetId::EMPTY, 1, &[]);
         }
         let profile = b.finish(None);
         let mut view = view(&profile);

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::testing::functions;
     use crate::{Granularity, Top, TopOptions, View};
-    use profile::{Builder, Column, LabelSetId};
+    use profile::{Builder, LabelSetId};
 
     #[test]
     fn paths_are_cleaned_as_by_go() {
@@ -105,7 +105,7 @@ mod tests {
         for (address, directory) in [(1, "./posix"), (2, "./misc"), (3, "nptl/./.")] {
             let file = format!("{directory}/../sysdeps/syscall-template.S");
             let location = functions(&mut b, None, address, &[("call", &file, 5)]);
-            b.add(&[location], LabelSetId::EMPTY, Column(0), 1);
+            b.add(&[location], LabelSetId::EMPTY, 1, &[]);
         }
         let mut p = b.finish(None);
         clean_file_names(&mut p);

@@ -79,7 +79,7 @@ mod tests {
             [(slow, 4000, 1000), (fast, 500, 1000), (slow, 400, 100), (idle, 7, 0)]
         {
             let values = [(Column(1), cycles), (Column(2), instructions)];
-            builder.add_stack(&[main, leaf], None, LabelSetId::EMPTY, &values);
+            builder.add_stack(&[main, leaf], None, LabelSetId::EMPTY, 1, &values);
         }
         builder.finish(None)
     }

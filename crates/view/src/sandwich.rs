@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::testing::{answers, functions, processes};
     use crate::{Granularity, Top, TopOptions};
-    use profile::{Builder, Column, LabelSetId, Profile};
+    use profile::{Builder, LabelSetId, Profile};
 
     fn view(p: &Profile) -> View<'_> {
         View::new(p, 0, Granularity::FUNCTION)
@@ -149,8 +149,8 @@ mod tests {
         let inlined = functions(&mut b, None, 2, &[("f", "", 0), ("g", "", 0)]);
         let f = functions(&mut b, None, 3, &[("f", "", 0)]);
         let leaf = functions(&mut b, None, 4, &[("leaf", "", 0)]);
-        b.add(&[leaf, f, f, inlined, main], LabelSetId::EMPTY, Column(0), 4);
-        b.add(&[f, main], LabelSetId::EMPTY, Column(0), 1);
+        b.add(&[leaf, f, f, inlined, main], LabelSetId::EMPTY, 4, &[]);
+        b.add(&[f, main], LabelSetId::EMPTY, 1, &[]);
         b.finish(None)
     }
 
@@ -181,7 +181,7 @@ mod tests {
     fn a_recursion_of_10000_calls_is_one_frame() {
         let mut b = Builder::new(&[("samples", "count")]);
         let f = functions(&mut b, None, 1, &[("f", "", 0)]);
-        b.add(&vec![f; 10_000], LabelSetId::EMPTY, Column(0), 2);
+        b.add(&vec![f; 10_000], LabelSetId::EMPTY, 2, &[]);
         let p = b.finish(None);
         let mut view = view(&p);
         let s = Sandwich::new(&view, &[view.frames.of(f)[0]], Cut::Nothing);

@@ -87,7 +87,7 @@ mod tests {
         for (stack, samples, wall) in rows {
             let root_first: Vec<_> = stack.iter().rev().copied().collect();
             let values = [(Column(0), samples), (Column(1), wall)];
-            b.add_stack(&root_first, None, LabelSetId::EMPTY, &values);
+            b.add_stack(&root_first, None, LabelSetId::EMPTY, 0, &values);
         }
         let p = b.finish(None);
         let of = |index| Shares::of(&View::new(&p, index, Granularity::NONE));

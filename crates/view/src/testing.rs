@@ -58,7 +58,7 @@ pub fn answers() -> Profile {
     ];
     for (stack, halves) in stacks {
         for _ in 0..halves {
-            b.add(stack, LabelSetId::EMPTY, Column(1), half);
+            b.add(stack, LabelSetId::EMPTY, 1, &[(Column(1), half)]);
         }
     }
     b.finish(None)
@@ -73,7 +73,7 @@ pub fn phases() -> Profile {
         .map(|(name, address)| functions(&mut b, None, address, &[(name, "", 0)]));
     for (n, leaf) in (0u64..31).zip([f, g, f, g].into_iter().flat_map(|leaf| [leaf; 10])) {
         b.set_time(Some(n * 100_000_000));
-        b.add(&[leaf, main], LabelSetId::EMPTY, Column(1), 100_000_000);
+        b.add(&[leaf, main], LabelSetId::EMPTY, 1, &[(Column(1), 100_000_000)]);
     }
     b.profile.time_nanos = 7_000_000_000;
     b.profile.duration_nanos = 3_000_000_000;
@@ -95,7 +95,7 @@ pub fn frames_profile() -> Profile {
     let f = functions(&mut b, Some(app), 0x1030, &[("inner", "src/inner.c", 9)]);
     for (i, l) in [a, c, d, e, f].into_iter().enumerate() {
         assert_eq!(l.0, i as u32);
-        b.add(&[l], LabelSetId::EMPTY, Column(0), 1);
+        b.add(&[l], LabelSetId::EMPTY, 1, &[]);
     }
     b.finish(None)
 }
@@ -114,9 +114,9 @@ pub fn processes() -> Profile {
     let web = set(&mut b, "web;1");
     let db = set(&mut b, "db");
     for _ in 0..3 {
-        b.add(&[serve], web, Column(0), 1);
+        b.add(&[serve], web, 1, &[]);
     }
-    b.add(&[query, query, serve], db, Column(0), 1);
+    b.add(&[query, query, serve], db, 1, &[]);
     b.finish(None)
 }
 
@@ -133,7 +133,7 @@ pub fn states() -> Profile {
     for (leaf, state, value) in [(1, "running", 3), (1, "runnable", 1), (2, "sleeping", 4)] {
         let state = LabelValue::Str(b.profile.strings.intern(state));
         let labels = b.profile.labels.intern(&[Label { key, value: state }]);
-        b.add(&[ids[leaf], ids[0]], labels, Column(0), value);
+        b.add(&[ids[leaf], ids[0]], labels, 0, &[(Column(0), value)]);
     }
     b.finish(None)
 }
@@ -169,7 +169,7 @@ pub fn snapshot() -> Profile {
         let mut labels = [texts.as_slice(), &numbers].concat();
         labels.sort_by_key(|label| label.key);
         let labels = b.profile.labels.intern(&labels);
-        b.add(&[ids[leaf], ids[0]], labels, Column(0), 1);
+        b.add(&[ids[leaf], ids[0]], labels, 0, &[(Column(0), 1)]);
     }
     b.finish(None)
 }
@@ -184,8 +184,8 @@ pub fn odd_names() -> Profile {
         .enumerate()
         .map(|(i, n)| functions(&mut b, None, i as u64 + 1, &[(n, "", 0)]))
         .collect();
-    b.add(&stack, LabelSetId::EMPTY, Column(0), 1);
-    b.add(&stack[2..], LabelSetId::EMPTY, Column(0), 1);
+    b.add(&stack, LabelSetId::EMPTY, 1, &[]);
+    b.add(&stack[2..], LabelSetId::EMPTY, 1, &[]);
     b.finish(None)
 }
 

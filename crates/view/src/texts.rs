@@ -124,7 +124,7 @@ fn without_middle(text: &str, length: usize) -> String {
 mod tests {
     use super::*;
     use crate::testing::functions;
-    use profile::{Builder, Column};
+    use profile::Builder;
 
     /// Samples of functions that differ in their first lines, each `depth` times on its stack, with
     /// names of `length` bytes that differ in the middle.
@@ -134,7 +134,7 @@ mod tests {
             let half = "é".repeat(length / 4);
             let name = format!("{half}{i:04}{half}");
             let location = functions(&mut b, None, i as u64 + 1, &[(&name, "/src/a.c", 1)]);
-            b.add(&vec![location; depth], LabelSetId::EMPTY, Column(0), 1);
+            b.add(&vec![location; depth], LabelSetId::EMPTY, 1, &[]);
         }
         b.finish(None)
     }

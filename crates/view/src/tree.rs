@@ -265,7 +265,7 @@ mod tests {
                 }
             };
             let stack: Vec<_> = (0..random(7)).map(|_| locations[random(8) as usize]).collect();
-            b.add(&stack, labels, Column(0), random(9) as i64 - 2);
+            b.add(&stack, labels, 0, &[(Column(0), random(9) as i64 - 2)]);
         }
         b.finish(None)
     }

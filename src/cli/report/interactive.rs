@@ -294,7 +294,7 @@ mod tests {
         let types: Vec<(&str, &str)> = kinds.iter().map(|kind| (*kind, "count")).collect();
         let mut builder = Builder::new(&types);
         let main = builder.named_location("main");
-        builder.add(&[main], LabelSetId::EMPTY, Column(0), 1);
+        builder.add(&[main], LabelSetId::EMPTY, 0, &[(Column(0), 1)]);
         builder.profile.default_sample_type = builder.profile.strings.intern(kinds[0]);
         let path = directory.path().join(name);
         formats::pprof::write(&builder.finish(None), File::create(&path).unwrap()).unwrap();

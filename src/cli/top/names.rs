@@ -189,7 +189,7 @@ fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::{Builder, Column, LabelSetId, Mapping, PartMarks};
+    use profile::{Builder, LabelSetId, Mapping, PartMarks};
 
     #[test]
     fn the_rest_is_looked_up_without_a_pause() {
@@ -199,7 +199,7 @@ mod tests {
         let mut marks = PartMarks::default();
         let mut sample = |windows: &mut Windows, address| {
             let location = builder.location(Some(MappingId(0)), address);
-            builder.add(&[location], LabelSetId::EMPTY, Column(0), 1);
+            builder.add(&[location], LabelSetId::EMPTY, 1, &[]);
             windows.add(builder.take_part(&mut marks).0, 1_000_000_000);
         };
         let (results, _receiver) = mpsc::channel();

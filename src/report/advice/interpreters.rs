@@ -161,7 +161,7 @@ pub fn hiding(profile: &Profile, files: &[&str]) -> FxHashSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::{Builder, Column, LabelSetId, Mapping};
+    use profile::{Builder, LabelSetId, Mapping};
 
     #[test]
     fn interpreters_are_recognized_by_their_binaries() {
@@ -197,7 +197,7 @@ mod tests {
                     builder.location(Some(mapping), 1)
                 })
                 .collect();
-            builder.add(&locations, LabelSetId::EMPTY, Column(0), 1);
+            builder.add(&locations, LabelSetId::EMPTY, 1, &[]);
         }
         builder.finish(None)
     }

@@ -249,7 +249,7 @@ mod tests {
             let name = builder.profile.strings.intern(name);
             let label = Label { key: process, value: LabelValue::Str(name) };
             let labels = builder.profile.labels.intern(&[label]);
-            builder.add(&locations, labels, Column(0), value);
+            builder.add(&locations, labels, 0, &[(Column(0), value)]);
         };
         add("java", &["//anon", "/usr/lib/jvm/lib/server/libjvm.so"], false, 100);
         // Its name does not reveal it, nor do the binaries in this stack.

@@ -162,7 +162,7 @@ fn labels_are_boxes_below_the_stacks() {
 
 #[test]
 fn processes_of_one_name_are_one_box() {
-    use profile::{Builder, Column, Label, LabelValue, StrId};
+    use profile::{Builder, Label, LabelValue, StrId};
     let mut b = Builder::new(&[("samples", "count")]);
     let work = b.named_location("work");
     let pid = b.profile.strings.intern("pid");
@@ -172,7 +172,7 @@ fn processes_of_one_name_are_one_box() {
         let number = LabelValue::Num { value, unit: StrId::EMPTY };
         let labels = [Label { key: pid, value: number }, Label { key: process, value: name }];
         let labels = b.profile.labels.intern(&labels);
-        b.add(&[work], labels, Column(0), 1);
+        b.add(&[work], labels, 1, &[]);
     }
     let p = b.finish(None);
     let names = |roots: &[&str]| -> Vec<String> {
@@ -232,7 +232,7 @@ fn a_deep_recursion_is_drawn() {
     let mut b = profile::Builder::new(&[("samples", "count")]);
     let f = b.named_location("f");
     let stack = vec![f; 3000];
-    b.add(&stack, Default::default(), profile::Column(0), 1);
+    b.add(&stack, Default::default(), 1, &[]);
     let seen = boxes_of(&drawn(&b.finish(None), 0, &[], &options()));
     assert_eq!(seen.len(), 3001);
 }
@@ -288,8 +288,8 @@ fn any_strings_yield_a_well_formed_drawing() {
         let key = b.profile.strings.intern("process");
         let value = b.profile.strings.intern(&odd);
         let labels = b.profile.labels.intern(&[Label { key, value: LabelValue::Str(value) }]);
-        b.add(&[stack], labels, Column(0), 5);
-        b.add(&[stack], LabelSetId::EMPTY, Column(0), 1);
+        b.add(&[stack], labels, 0, &[(Column(0), 5)]);
+        b.add(&[stack], LabelSetId::EMPTY, 0, &[(Column(0), 1)]);
         let profile = b.finish(None);
         let options = FlameOptions { title: odd.clone(), subtitle: odd.clone(), ..options() };
         let svg = drawn(&profile, 0, &["process"], &options);

@@ -58,7 +58,7 @@ fn profile(stacks: &[&[&str]]) -> Profile {
     let labels = builder.profile.labels.intern(&[label]);
     for stack in stacks {
         let stack: Vec<_> = stack.iter().map(|name| builder.named_location(name)).collect();
-        builder.add(&stack, labels, Column(1), 10);
+        builder.add(&stack, labels, 0, &[(Column(0), 1), (Column(1), 10)]);
     }
     builder.finish(None)
 }
@@ -128,7 +128,7 @@ fn a_condition_variable_of_python_is_its_global_lock() {
         (vec![waits, first, other, calls], 16),
         (vec![waits, first], 32),
     ] {
-        builder.add(&stack, labels, Column(1), delay);
+        builder.add(&stack, labels, 0, &[(Column(0), 1), (Column(1), delay)]);
     }
     let mut p = builder.finish(None);
     assert_eq!(classify(&mut p).left_out, [("condition variables", 4, 60)]);
@@ -140,7 +140,7 @@ fn a_condition_variable_of_python_is_its_global_lock() {
 fn profiles_of_others_stay_as_they_are() {
     let mut builder = Builder::new(&[("contentions", "count"), ("delay", "nanoseconds")]);
     let wait = builder.named_location("pthread_cond_wait");
-    builder.add(&[wait], LabelSetId::EMPTY, Column(1), 10);
+    builder.add(&[wait], LabelSetId::EMPTY, 0, &[(Column(0), 1), (Column(1), 10)]);
     let mut p = builder.finish(None);
     assert_eq!(classify(&mut p), LockWaits::default());
     assert_eq!(p.total(1), 10);

@@ -220,7 +220,7 @@ mod tests {
     use super::super::model::{Context, compute};
     use super::super::query::{Query, Shown};
     use super::*;
-    use profile::{Builder, Column, LabelSetId, Profile};
+    use profile::{Builder, LabelSetId, Profile};
     use view::Direction;
     use view::testing::answers;
 
@@ -287,7 +287,7 @@ mod tests {
         let mut b = Builder::new(&[("samples", "count")]);
         for tower in 0..count {
             let function = b.named_location(&format!("f{tower}"));
-            b.add(&vec![function; depth], LabelSetId::EMPTY, Column(0), 1);
+            b.add(&vec![function; depth], LabelSetId::EMPTY, 1, &[]);
         }
         b.finish(None)
     }

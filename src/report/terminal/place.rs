@@ -157,7 +157,7 @@ mod tests {
         for (stack, value) in stacks {
             let frames = stack.split(';').rev();
             let frames: Vec<_> = frames.map(|name| builder.named_location(name)).collect();
-            builder.add(&frames, LabelSetId::EMPTY, Column(0), *value);
+            builder.add(&frames, LabelSetId::EMPTY, 0, &[(Column(0), *value)]);
         }
         Arc::new(builder.finish(None))
     }

@@ -120,7 +120,7 @@ impl SampleTypes {
         };
         for &(of, column) in &self.first {
             let one = types.iter().find(|(known, _)| *known == of);
-            one.into_iter().for_each(|(_, one)| one.describe(profile, column == Column(0)));
+            one.into_iter().for_each(|(_, one)| one.describe(profile, column == Column::default()));
         }
     }
 

@@ -23,7 +23,7 @@ const REGISTERED: Registered = Registered {
     name: "faults",
     help: "Page faults",
     new: |settings| {
-        let new = || Box::new(Faults { column: Column(0) }) as Box<dyn ProfileType>;
+        let new = || Box::new(Faults { column: Column::default() }) as Box<dyn ProfileType>;
         settings.has("faults").then(new)
     },
 };
@@ -52,7 +52,7 @@ impl ProfileType for Faults {
     }
 
     fn sample(&mut self, maker: &mut StackMaker, _event: usize, sample: &Sample<'_>, weight: u64) {
-        maker.add_sample(sample, &[(Column(0), 0), (self.column, weight as i64)]);
+        maker.add_sample(sample, 0, &[(self.column, weight as i64)]);
     }
 
     fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<Note> {

@@ -69,7 +69,7 @@ enum WallSource {
 impl Wall {
     fn boxed(settings: &Settings) -> Box<dyn ProfileType> {
         let spec = Spec {
-            column: Column(0),
+            column: Column::default(),
             running: !settings.off_cpu_only,
             min_block: u64::try_from(settings.min_block.as_nanos()).unwrap_or(u64::MAX),
             cpu_time: None,
@@ -100,7 +100,7 @@ impl Wall {
             return None;
         }
         let labels = maker.labels_in_state(thread, Some(ThreadState::Running));
-        maker.add_last(labels, &values[..count]);
+        maker.add_last(labels, 1, &values[..count]);
         Some(Ran { labels, nanos: time? as i64 })
     }
 }
@@ -245,7 +245,7 @@ impl StateSums {
         let mut shares = Shares::default();
         for (labels, known) in sums {
             if known.exact == 0 && known.estimated == 0 {
-                maker.add_without_stack(NOT_SAMPLED, labels, &[(column, known.all)]);
+                maker.add_without_stack(NOT_SAMPLED, labels, 1, &[(column, known.all)]);
             }
             self.extrapolated.share(&mut shares, labels, known);
         }
@@ -285,8 +285,8 @@ type StackOr<'a> = Result<&'a PendingStack, &'static str>;
 /// Adds time with or without a stack.
 fn add(maker: &mut StackMaker, stack: StackOr<'_>, labels: LabelSetId, column: Column, nanos: i64) {
     match stack {
-        Ok(stack) => maker.add_pending(stack, labels, &[(column, nanos)]),
-        Err(why) => maker.add_without_stack(why, labels, &[(column, nanos)]),
+        Ok(stack) => maker.add_pending(stack, labels, 1, &[(column, nanos)]),
+        Err(why) => maker.add_without_stack(why, labels, 1, &[(column, nanos)]),
     }
 }
 

@@ -27,7 +27,7 @@ pub fn unnamed(program: &Path, addresses: &[u64]) -> Profile {
     });
     for (&address, weight) in addresses.iter().zip(1..) {
         let location = b.location(Some(mapping), address);
-        b.add(&[location], LabelSetId::EMPTY, Column(1), weight * 1_000_000);
+        b.add(&[location], LabelSetId::EMPTY, 1, &[(Column(1), weight * 1_000_000)]);
     }
     b.finish(None)
 }

@@ -57,7 +57,7 @@ pub fn known(dir: impl AsRef<Path>) -> PathBuf {
     ];
     for (stack, halves) in stacks {
         for _ in 0..halves {
-            b.add(stack, LabelSetId::EMPTY, Column(1), HALF);
+            b.add(stack, LabelSetId::EMPTY, 1, &[(Column(1), HALF)]);
         }
     }
     save(&b.finish(None), dir.as_ref().join("known.pb.gz"))
@@ -74,7 +74,7 @@ pub fn odd(dir: impl AsRef<Path>) -> PathBuf {
         let value = LabelValue::Str(b.profile.strings.intern(process));
         let labels = b.profile.labels.intern(&[Label { key, value }]);
         for _ in 0..n {
-            b.add(&stack, labels, Column(0), 1);
+            b.add(&stack, labels, 1, &[]);
         }
     }
     save(&b.finish(None), dir.as_ref().join("odd.pb.gz"))
@@ -86,8 +86,8 @@ pub fn gains_and_losses(dir: impl AsRef<Path>) -> PathBuf {
     let app = mapping(&mut b, "/usr/bin/known");
     let main = location(&mut b, app, 0x1010, &["main"]);
     let freed = location(&mut b, app, 0x1020, &["freed"]);
-    b.add(&[main], LabelSetId::EMPTY, Column(0), 5);
-    b.add(&[freed, main], LabelSetId::EMPTY, Column(0), -3);
+    b.add(&[main], LabelSetId::EMPTY, 0, &[(Column(0), 5)]);
+    b.add(&[freed, main], LabelSetId::EMPTY, 0, &[(Column(0), -3)]);
     save(&b.finish(None), dir.as_ref().join("mixed.pb.gz"))
 }
 
@@ -130,7 +130,7 @@ pub fn unscaled() -> Profile {
     );
     let stacks: [&[LocationId]; 3] = [&[leaf, main], &[other, main], &[main]];
     for (stack, value) in stacks.into_iter().zip(UNSCALED) {
-        b.add(stack, LabelSetId::EMPTY, Column(0), value);
+        b.add(stack, LabelSetId::EMPTY, 0, &[(Column(0), value)]);
     }
     b.finish(Some(app))
 }

@@ -151,7 +151,7 @@ pub(super) fn built(dir: &Path, kind: Kind) -> PathBuf {
             .map(|column| (Column(column), 1 + random.below(100_000) as i64))
             .collect();
         let root_first: Vec<LocationId> = stack.into_iter().rev().collect();
-        b.add_stack(&root_first, None, labels, &weights);
+        b.add_stack(&root_first, None, labels, 0, &weights);
     }
     let mut profile = b.finish(Some(app));
     profile.period = 1;

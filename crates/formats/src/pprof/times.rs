@@ -101,11 +101,11 @@ mod tests {
         for (time, address) in [(0, 1), (5, 2), (1 << 40, 1), (3, 2), (9, 1)] {
             b.set_time(Some(time * 1000));
             let at = b.location(None, address);
-            b.add(&[at], labels, Column(1), 10);
+            b.add(&[at], labels, 1, &[(Column(1), 10)]);
         }
         b.set_time(None);
         let at = b.location(None, 3);
-        b.add(&[at], labels, Column(1), 10);
+        b.add(&[at], labels, 1, &[(Column(1), 10)]);
         b.finish(None)
     }
 

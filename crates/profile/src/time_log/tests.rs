@@ -18,7 +18,7 @@ fn rows(p: &Profile) -> Vec<(Vec<u64>, Vec<i64>)> {
 fn add(b: &mut Builder, micros: u64, address: u64, weight: i64) {
     b.set_time(Some(START + 1000 * micros));
     let at = b.location(None, address);
-    b.add(&[at], LabelSetId::EMPTY, Column(1), weight);
+    b.add(&[at], LabelSetId::EMPTY, 1, &[(Column(1), weight)]);
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn samples_of_equal_values_share_a_row() {
     }
     b.set_time(None);
     let at = b.location(None, 3);
-    b.add(&[at], LabelSetId::EMPTY, Column(1), 2);
+    b.add(&[at], LabelSetId::EMPTY, 1, &[(Column(1), 2)]);
     assert_eq!(b.without_time(), Some(0));
     let p = b.finish(None);
     let expected = [
@@ -94,7 +94,7 @@ fn filled(mut b: Builder) -> Builder {
         let value = LabelValue::Num { value: (seed >> 50) as i64 & 3, unit: StrId::EMPTY };
         let labels = b.profile.labels.intern(&[Label { key, value }]);
         b.set_time(Some(START + 1000 * n + (seed >> 55)));
-        b.add(&stack, labels, Column(1), (seed >> 40) as i64 & 3);
+        b.add(&stack, labels, 1, &[(Column(1), (seed >> 40) as i64 & 3)]);
     }
     b
 }

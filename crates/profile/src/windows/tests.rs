@@ -21,7 +21,7 @@ impl Recording {
     fn sample(&mut self, addresses: &[u64], weight: i64) {
         let stack: Vec<LocationId> =
             addresses.iter().map(|&a| self.builder.location(Some(MappingId(0)), a)).collect();
-        self.builder.add(&stack, LabelSetId::EMPTY, Column(1), weight);
+        self.builder.add(&stack, LabelSetId::EMPTY, 1, &[(Column(1), weight)]);
     }
 
     fn part(&mut self) -> Part {
@@ -132,7 +132,7 @@ fn new_binaries_are_requested_first() {
     }
     let new = recording.builder.location(Some(new), 0x50);
     let add = |recording: &mut Recording| {
-        recording.builder.add(&[new], LabelSetId::EMPTY, Column(1), 1);
+        recording.builder.add(&[new], LabelSetId::EMPTY, 1, &[(Column(1), 1)]);
     };
     add(&mut recording);
     windows.add(recording.part(), SECOND);
@@ -171,7 +171,7 @@ fn profiles_without_types_and_with_equal_types_are_windows() {
         let mut marks = PartMarks::default();
         if !types.is_empty() {
             let deep: Vec<LocationId> = (0..10_000).map(|_| builder.named_location("f")).collect();
-            builder.add(&deep, LabelSetId::EMPTY, Column(1), -5);
+            builder.add(&deep, LabelSetId::EMPTY, 0, &[(Column(0), 1), (Column(1), -5)]);
         }
         let mut windows = Windows::default();
         windows.add(builder.take_part(&mut marks).0, SECOND);

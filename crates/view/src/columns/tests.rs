@@ -13,7 +13,7 @@ fn heap() -> Profile {
     let [main, kept, freed] = ["main", "kept", "freed"].map(|name| b.named_location(name));
     for (leaf, values) in [(kept, [10, 1000, 600]), (freed, [50, 2000, 0]), (kept, [1, 8, 0])] {
         let values = [0, 1, 2].map(|at| (Column(at), values[at]));
-        b.add_stack(&[main, leaf], None, LabelSetId::EMPTY, &values);
+        b.add_stack(&[main, leaf], None, LabelSetId::EMPTY, 0, &values);
     }
     b.finish(None)
 }

@@ -219,7 +219,7 @@ mod tests {
         for (stack, value) in stacks {
             let frames: Vec<_> =
                 stack.split(';').rev().map(|name| builder.named_location(name)).collect();
-            builder.add(&frames, LabelSetId::EMPTY, Column(0), *value);
+            builder.add(&frames, LabelSetId::EMPTY, 0, &[(Column(0), *value)]);
         }
         builder.finish(None)
     }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::testing::{functions, mapping};
     use crate::{Diff, DiffOptions, Granularity, View};
-    use profile::{Builder, Column, Label};
+    use profile::{Builder, Label};
 
     /// A recording of `work` in `main`, and of `copy` in another binary, one sample of each process.
     fn recording(main: &str, other: &str, processes: &[&str]) -> Profile {
@@ -98,7 +98,7 @@ mod tests {
         for name in processes {
             let value = LabelValue::Str(b.profile.strings.intern(name));
             let labels = b.profile.labels.intern(&[Label { key, value }]);
-            b.add(&[copy, work], labels, Column(0), 3);
+            b.add(&[copy, work], labels, 3, &[]);
         }
         b.finish(Some(main))
     }

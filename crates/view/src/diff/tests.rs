@@ -25,7 +25,7 @@ fn profile_of(samples: &[(&str, u64)]) -> Profile {
     for (index, (name, count)) in samples.iter().enumerate() {
         let leaf = functions(&mut b, Some(app), 0x1001 + index as u64, &[(name, "", 0)]);
         for _ in 0..*count {
-            b.add(&[leaf, main], LabelSetId::EMPTY, Column(1), PERIOD);
+            b.add(&[leaf, main], LabelSetId::EMPTY, 1, &[(Column(1), PERIOD)]);
         }
     }
     b.profile.duration_nanos = 1_000_000_000;
@@ -277,7 +277,7 @@ fn addresses_without_names_are_one_row_of_their_binary() {
         let main = functions(&mut b, Some(app), 0x1000, &[("main", "", 0)]);
         let stack: Vec<LocationId> = (0..4).map(|i| b.location(Some(app), first + i)).collect();
         for _ in 0..50 {
-            b.add(&[stack.as_slice(), &[main]].concat(), LabelSetId::EMPTY, Column(0), 1);
+            b.add(&[stack.as_slice(), &[main]].concat(), LabelSetId::EMPTY, 1, &[]);
         }
         b.finish(None)
     };
@@ -324,7 +324,7 @@ fn deep_recursion_is_compared() {
         .map(|i| functions(&mut b, None, 1 + i, &[(["a", "b"][i as usize], "", 0)]))
         .collect();
     let stack: Vec<LocationId> = (0..10_000).map(|i| ids[i % 2]).collect();
-    b.add(&stack, LabelSetId::EMPTY, Column(0), 7);
+    b.add(&stack, LabelSetId::EMPTY, 7, &[]);
     let profiles = [b.finish(None)];
     let diff = diff_of(&profiles, &profiles, &DiffOptions::default());
     assert_eq!(row(&diff, "a").total.after, 7.0);
@@ -350,7 +350,7 @@ fn in_binaries(functions_of: &[(&str, &str)]) -> Profile {
         let at = 0x10000 * (number as u64 + 1);
         let mapping = mapping(&mut b, binary, at);
         let leaf = functions(&mut b, Some(mapping), at, &[(name, "", 0)]);
-        b.add(&[leaf], LabelSetId::EMPTY, Column(0), 500);
+        b.add(&[leaf], LabelSetId::EMPTY, 500, &[]);
     }
     b.finish(None)
 }

@@ -143,7 +143,7 @@ impl Union {
 mod tests {
     use super::*;
     use crate::Granularity;
-    use profile::{Builder, Column, Label, LabelSetId, LabelValue, Profile};
+    use profile::{Builder, Label, LabelSetId, LabelValue, Profile};
 
     /// One sample of `main` with these labels.
     fn profile(labels: &[(&str, &str)]) -> Profile {
@@ -159,7 +159,7 @@ mod tests {
             [] => LabelSetId::EMPTY,
             labels => b.profile.labels.intern(labels),
         };
-        b.add(&[main], set, Column(0), 3);
+        b.add(&[main], set, 3, &[]);
         b.finish(None)
     }
 

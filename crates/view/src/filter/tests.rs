@@ -54,9 +54,9 @@ fn inlined() -> Profile {
     let both = functions(&mut b, Some(app), 0x1010, &[("leaf1", "l.h", 2), ("mid", "m.c", 3)]);
     let outer = functions(&mut b, Some(app), 0x1020, &[("outer", "o.c", 4)]);
     let bare = b.location(Some(lib), 0x20010);
-    b.add(&[both, outer, main], LabelSetId::EMPTY, Column(0), 1);
-    b.add(&[bare, both, outer, main], LabelSetId::EMPTY, Column(0), 1);
-    b.add(&[outer, outer, main], LabelSetId::EMPTY, Column(0), 1);
+    b.add(&[both, outer, main], LabelSetId::EMPTY, 1, &[]);
+    b.add(&[bare, both, outer, main], LabelSetId::EMPTY, 1, &[]);
+    b.add(&[outer, outer, main], LabelSetId::EMPTY, 1, &[]);
     b.finish(None)
 }
 
@@ -127,7 +127,7 @@ fn tagged() -> Profile {
             Label { key: strings.intern("key"), value: text },
         ];
         let labels = b.profile.labels.intern(&labels);
-        b.add(&[main], labels, Column(0), 1);
+        b.add(&[main], labels, 0, &[(Column(0), 1)]);
     }
     b.finish(None)
 }
@@ -240,7 +240,7 @@ fn a_deep_recursion_is_cut() {
     let again = functions(&mut b, None, 2, &[("again", "", 0)]);
     let mut stack = vec![again; 10_000];
     stack.push(main);
-    b.add(&stack, LabelSetId::EMPTY, Column(0), 1);
+    b.add(&stack, LabelSetId::EMPTY, 1, &[]);
     let p = b.finish(None);
     let filter = Filter { show_from: regex("again"), hide: regex("main"), ..Filter::default() };
     let filtered = filter.apply(p).profile;

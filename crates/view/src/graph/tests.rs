@@ -34,7 +34,7 @@ fn profile(stacks: &[(&str, i64)]) -> Profile {
                 functions(&mut b, None, address, &[(name, "", 0)])
             })
             .collect();
-        b.add(&ids, LabelSetId::EMPTY, Column(0), *value);
+        b.add(&ids, LabelSetId::EMPTY, 0, &[(Column(0), *value)]);
     }
     b.finish(None)
 }
@@ -96,9 +96,9 @@ fn inlined_calls_are_marked_if_all_are() {
         let inlined = functions(&mut b, None, 1, &[("f", "", 0), ("g", "", 0)]);
         let f = functions(&mut b, None, 2, &[("f", "", 0)]);
         let g = functions(&mut b, None, 3, &[("g", "", 0)]);
-        b.add(&[inlined], LabelSetId::EMPTY, Column(0), 2);
+        b.add(&[inlined], LabelSetId::EMPTY, 2, &[]);
         if calls {
-            b.add(&[f, g], LabelSetId::EMPTY, Column(0), 1);
+            b.add(&[f, g], LabelSetId::EMPTY, 1, &[]);
         }
         edges(&b.finish(None), NodeOrder::Drawing, Trim::NOTHING)
     };

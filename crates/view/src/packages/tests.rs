@@ -93,7 +93,7 @@ fn rows_are_packages_and_functions_without_one() {
     let [f, g, memmove, c] =
         [0, 1, 2, 3].map(|at| functions(&mut b, Some(app), 0x10 + at as u64, lines[at]));
     for (stack, value) in [(vec![f, g, c], 5), (vec![memmove, f, f], 3), (vec![c], 2)] {
-        b.add(&stack, LabelSetId::EMPTY, Column(0), value);
+        b.add(&stack, LabelSetId::EMPTY, 0, &[(Column(0), value)]);
     }
     let mut p = b.finish(None);
     name_packages(&mut p);

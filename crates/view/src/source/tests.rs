@@ -93,8 +93,8 @@ fn a_stack_counts_once_in_a_recursion() {
     let app = mapping(&mut b, "/usr/bin/app", 0x1000);
     let a = functions(&mut b, Some(app), 0x1000, &[("f", "f.c", 3)]);
     let c = functions(&mut b, Some(app), 0x1004, &[("f", "f.c", 4)]);
-    b.add(&vec![a; 10_000], LabelSetId::EMPTY, Column(0), 5);
-    b.add(&[a, c, a], LabelSetId::EMPTY, Column(0), -2);
+    b.add(&vec![a; 10_000], LabelSetId::EMPTY, 5, &[]);
+    b.add(&[a, c, a], LabelSetId::EMPTY, 0, &[(Column(0), -2)]);
     let p = b.finish(None);
     let listing = &source(&p, 0, "f").listings[0];
     assert_eq!(pair(listing.values), (3, 3));
@@ -116,7 +116,7 @@ fn a_location_of_any_number_of_inlined_functions_is_bounded() {
     // Fewer than a view leaves out.
     let lines = vec![("f", "f.c", 3); 1_000];
     let deep = functions(&mut b, None, 1, &lines);
-    b.add(&[deep], LabelSetId::EMPTY, Column(0), 1);
+    b.add(&[deep], LabelSetId::EMPTY, 1, &[]);
     let p = b.finish(None);
     let listing = &source(&p, 0, "f").listings[0];
     assert_eq!(pair(listing.values), (1, 1));
@@ -139,7 +139,7 @@ fn code_without_a_file_belongs_to_the_only_file_of_its_function() {
         b.profile.functions.push(new);
         let location = b.location(Some(mapping), at);
         b.profile.set_lines(location, &[profile::Line { function, line, column: 0 }]);
-        b.add(&[location], LabelSetId::EMPTY, Column(0), at as i64);
+        b.add(&[location], LabelSetId::EMPTY, 0, &[(Column(0), at as i64)]);
     }
     let p = b.finish(None);
     let source = source(&p, 0, "work");
@@ -159,7 +159,7 @@ fn code_without_a_name_is_one_listing() {
     let [a, c, far] = [0x1010, 0x1018, 0x1800].map(|at| b.location(Some(lib), at));
     let elsewhere = b.location(Some(other), 0x20018);
     for stack in [&[a, c][..], &[c, c], &[far, a], &[elsewhere, far]] {
-        b.add(stack, LabelSetId::EMPTY, Column(0), 1);
+        b.add(stack, LabelSetId::EMPTY, 1, &[]);
     }
     let p = b.finish(None);
     let view = View::new(&p, 0, LINES);

@@ -22,10 +22,10 @@ fn hostile() -> Profile {
     let wide = builder.named_location(&"中文".repeat(50));
     let empty = builder.named_location("");
     let again = builder.named_location("again");
-    builder.add(&[again; 8000], LabelSetId::EMPTY, Column(0), i64::MAX);
-    builder.add(&[long, wide, empty], LabelSetId::EMPTY, Column(0), i64::MAX);
-    builder.add(&[wide, again], LabelSetId::EMPTY, Column(0), -7);
-    builder.add(&[], LabelSetId::EMPTY, Column(1), i64::MIN);
+    builder.add(&[again; 8000], LabelSetId::EMPTY, 0, &[(Column(0), i64::MAX)]);
+    builder.add(&[long, wide, empty], LabelSetId::EMPTY, 0, &[(Column(0), i64::MAX)]);
+    builder.add(&[wide, again], LabelSetId::EMPTY, 0, &[(Column(0), -7)]);
+    builder.add(&[], LabelSetId::EMPTY, 0, &[(Column(0), 1), (Column(1), i64::MIN)]);
     builder.finish(None)
 }
 
@@ -135,7 +135,7 @@ fn a_flame_graph_has_the_gains_and_counts_the_losses() {
         let main = builder.named_location("main");
         for &(name, value) in values {
             let function = builder.named_location(name);
-            builder.add(&[function, main], LabelSetId::EMPTY, Column(0), value);
+            builder.add(&[function, main], LabelSetId::EMPTY, 0, &[(Column(0), value)]);
         }
         Arc::new(builder.finish(None))
     };

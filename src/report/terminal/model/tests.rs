@@ -12,7 +12,7 @@ fn large() -> Arc<Profile> {
     for sample in 0..10_000 {
         let stack: Vec<_> =
             (0..60).map(|i| functions[(sample + i * (sample / 997 + i)) % 997]).collect();
-        b.add(&stack, LabelSetId::EMPTY, profile::Column(0), 1 + sample as i64 % 7);
+        b.add(&stack, LabelSetId::EMPTY, 0, &[(profile::Column(0), 1 + sample as i64 % 7)]);
     }
     Arc::new(b.finish(None))
 }

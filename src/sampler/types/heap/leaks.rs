@@ -105,7 +105,7 @@ impl Leaks {
             let labels = labelled(builder, rows[row as usize].labels, leak);
             let second = Column(first.0 + 1);
             let values = [(first, objects.round() as i64), (second, bytes.round() as i64)];
-            builder.add_stack(stacks.get(StackId(row)), None, labels, &values);
+            builder.add_stack(stacks.get(StackId(row)), None, labels, 0, &values);
         }
         notes
     }

@@ -151,7 +151,7 @@ impl HeapModel {
     pub fn new(spec: HeapSpec) -> HeapModel {
         HeapModel {
             spec,
-            first: Column(0),
+            first: Column::default(),
             stacks: StackTable::default(),
             rows: Vec::new(),
             index: HashTable::new(),
@@ -305,12 +305,8 @@ impl HeapModel {
             let values = sums.flat_map(|(sum, _)| [sum.objects, sum.bytes]);
             let at = |i: usize| Column(self.first.0 + i);
             let values = values.enumerate().map(|(i, value)| (at(i), value.round() as i64));
-            let mut values: Vec<(Column, i64)> = values.collect();
-            // These are not samples of another recorded type.
-            if self.first.0 > 0 {
-                values.push((Column(0), 0));
-            }
-            builder.add_stack(self.stacks.get(StackId(i as u32)), None, row.labels, &values);
+            let values: Vec<(Column, i64)> = values.collect();
+            builder.add_stack(self.stacks.get(StackId(i as u32)), None, row.labels, 0, &values);
         }
         let last = Column(self.first.0 + self.spec.sample_types().count() - 2);
         self.leaks.finish(last, &self.rows, &self.stacks, builder)
@@ -455,5 +451,19 @@ mod tests {
         assert_eq!((r.heap.take_ended(), r.heap.counts.untracked), (all, 0));
         let (all, half) = (all as i64, all as i64 / 2);
         assert_eq!(r.values(), [[all, 8 * all, 0, 0, 0, 0, half, 8 * half]]);
+    }
+
+    #[test]
+    fn a_leak_is_not_one_more_allocation() {
+        let settings = HeapSettings { interval: 1, leaks: true, ..HeapSettings::default() };
+        let spec = HeapSpec { in_use: true, settings };
+        let types: Vec<_> = spec.sample_types().map(|t| (t.kind, t.unit)).collect();
+        let mut r = Recorded { heap: HeapModel::new(spec), builder: Builder::new(&types) };
+        r.allocate(1, 1, 100, 7);
+        r.heap.ended(1);
+        r.heap.finish(&mut r.builder);
+        let profile = r.builder.finish(None);
+        let sums: Vec<i64> = (0..types.len()).map(|column| profile.total(column)).collect();
+        assert_eq!(sums, [1, 100, 1, 100, 1, 100]);
     }
 }

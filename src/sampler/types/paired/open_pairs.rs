@@ -89,7 +89,7 @@ pub struct OpenPairs {
 impl Default for OpenPairs {
     fn default() -> OpenPairs {
         OpenPairs {
-            first: Column(0),
+            first: Column::default(),
             has_amount: false,
             open: FxHashMap::default(),
             released: FxHashMap::default(),
@@ -212,14 +212,14 @@ impl OpenPairs {
 
     /// Values for the type's sample types, starting with number `from`.
     pub fn columns(&self, from: usize, values: &[i64]) -> Values {
-        let mut columns = [(Column(0), 0); 4];
+        let mut columns = [(Column::default(), 0); 3];
         for (i, &value) in values.iter().enumerate() {
-            columns[1 + i] = (Column(self.first.0 + from + i), value);
+            columns[i] = (Column(self.first.0 + from + i), value);
         }
-        Values { columns, used: 1 + values.len() }
+        Values { columns, used: values.len() }
     }
 
-    /// Adds values to a stack of a thread, with labels in addition to the thread's.
+    /// Adds values, which are no samples, to a stack of a thread, with labels in addition to the thread's.
     pub fn add(
         &mut self,
         maker: &mut StackMaker,
@@ -229,7 +229,7 @@ impl OpenPairs {
         values: &Values,
     ) {
         let labels = self.labels(maker, thread, tags);
-        maker.add_pending(stack, labels, values.as_slice());
+        maker.add_pending(stack, labels, 0, values.as_slice());
     }
 
     /// The labels of a thread and those of `tags`.
@@ -297,8 +297,7 @@ impl OpenPairs {
 
 /// Values of one stack.
 pub struct Values {
-    /// The first column counts samples, of which these are none.
-    columns: [(Column, i64); 4],
+    columns: [(Column, i64); 3],
     used: usize,
 }
 

@@ -77,7 +77,7 @@ impl TimedCalls {
         let labels = pairs.labels(maker, thread, tags);
         let is_estimate = lasted < interval;
         let own = if is_estimate { self.extrapolated.labels(maker, labels) } else { labels };
-        maker.add_pending(stack, own, pairs.columns(0, &values).as_slice());
+        maker.add_pending(stack, own, 0, pairs.columns(0, &values).as_slice());
         Added { labels, values, is_estimate }
     }
 
@@ -132,7 +132,7 @@ impl TimedCalls {
         // Calls for which there was no room have no sum.
         self.sampled.drain().for_each(|(_, sampled)| sampled.keep(&mut add));
         let values = pairs.columns(0, &[0, 0]);
-        for (i, &(column, _)) in values.as_slice()[1..].iter().enumerate() {
+        for (i, &(column, _)) in values.as_slice().iter().enumerate() {
             let mut shares = Shares::default();
             for (&labels, known) in &by_labels {
                 self.extrapolated.share(&mut shares, labels, known[i]);

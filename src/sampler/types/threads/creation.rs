@@ -55,8 +55,8 @@ impl Creation {
         let spec = EventSpec { raw: true, filter, auxiliary: true, ..spec };
         trial.attempt(|trial| trial.can_open(&spec))?;
         let creation = Creation {
-            created: Column(0),
-            grown: Column(0),
+            created: Column::default(),
+            grown: Column::default(),
             child,
             alive: FxHashMap::default(),
             missed: 0,
@@ -74,8 +74,7 @@ impl Creation {
         let Some(child) = self.child.number(sample.raw) else { return };
         maker.make_stack(sample);
         let labels = maker.labels(sample.thread());
-        // The first column counts observed threads.
-        maker.add_last(labels, &[(Column(0), 0), (self.created, 1)]);
+        maker.add_last(labels, 0, &[(self.created, 1)]);
         if self.alive.len() < MAX_ALIVE {
             let stack = maker.last_stack().clone();
             self.alive.insert(child as i32, Created { stack, labels });
@@ -93,7 +92,7 @@ impl Creation {
     /// if some are missing.
     pub fn end(&mut self, maker: &mut StackMaker) -> Option<TypeNote> {
         for Created { stack, labels } in std::mem::take(&mut self.alive).into_values() {
-            maker.add_pending(&stack, labels, &[(Column(0), 0), (self.grown, 1)]);
+            maker.add_pending(&stack, labels, 0, &[(self.grown, 1)]);
         }
         (self.missed > 0).then_some(TypeNote::CreatedThreadsMissing(self.missed))
     }

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 use rustc_hash::FxHashSet;
 
 use super::THREADS;
-use super::round::{Round, ThreadsSeen};
+use super::round::{Round, ThreadCounting, ThreadsSeen};
 use crate::sampler::notes::TypeNote;
 use crate::sampler::permissions::{Wanted, refusal};
 use crate::sampler::recording::{Recording, set_time};
@@ -33,7 +33,7 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
     let stacks = StackMethod::Auto { dump: MAX_DUMP };
     let mut maker = StackMaker::new(builder, stacks);
     maker.read_jit_files();
-    let mut round = Round::begin(&mut maker, threads.clone(), None);
+    let mut round = Round::begin(&mut maker, threads.clone(), ThreadCounting::Alone);
     while !round.step(&mut maker, 1) {}
     let Round { seen, mut notes, .. } = round;
     drop(precedence);

@@ -43,15 +43,43 @@ pub struct ThreadsSeen {
     pub found: usize,
 }
 
+/// The values of the threads of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadCounting {
+    /// The first column counts threads, and nothing else is recorded: the snapshot applies records
+    /// about processes.
+    Alone,
+    /// Part of a recording, in which this column counts threads.
+    Recorded(Column),
+}
+
+impl ThreadCounting {
+    /// The column that counts threads.
+    fn column(self) -> Column {
+        match self {
+            ThreadCounting::Alone => Column::default(),
+            ThreadCounting::Recorded(column) => column,
+        }
+    }
+
+    /// Samples of each thread: if threads are all that is counted, their column is the first.
+    fn samples(self) -> u32 {
+        u32::from(self.column() != Column::SAMPLES)
+    }
+
+    /// The values of one thread.
+    fn values(self) -> [(Column, i64); 1] {
+        [(self.column(), 1)]
+    }
+}
+
 /// A snapshot of all threads in progress.
 pub struct Round {
     /// Results so far.
     pub seen: ThreadsSeen,
     /// Notes for the user.
     pub notes: Vec<Note>,
-    /// The column that counts threads, in addition to the first; records give their other
-    /// properties then.
-    column: Option<Column>,
+    counting: ThreadCounting,
     /// Threads that do not sleep and are not sampled yet.
     later: Vec<ThreadId>,
     sampled: Option<SampledThreads>,
@@ -68,10 +96,14 @@ struct SampledThreads {
 
 impl Round {
     /// Reads all sleeping threads.
-    pub fn begin(maker: &mut StackMaker, threads: Vec<ThreadId>, column: Option<Column>) -> Round {
+    pub fn begin(
+        maker: &mut StackMaker,
+        threads: Vec<ThreadId>,
+        counting: ThreadCounting,
+    ) -> Round {
         let mut seen = ThreadsSeen::default();
-        let later = sleepers(maker, threads, &mut seen, column);
-        Round { seen, notes: Vec::new(), column, later, sampled: None }
+        let later = sleepers(maker, threads, &mut seen, counting);
+        Round { seen, notes: Vec::new(), counting, later, sampled: None }
     }
 
     /// Reads threads that have run, or do within `timeout_ms` milliseconds. True if the snapshot is
@@ -80,14 +112,14 @@ impl Round {
         let Some(mut sampled) = self.sampled.take() else { return !self.open(maker) };
         sampled.session.wait(&[], timeout_ms);
         let settled = sampled.session.settled();
-        let column = self.column;
+        let counting = self.counting;
         let missing = &mut sampled.missing;
         sampled.session.drain(settled, |event| match event {
             Event::Sample { sample, .. } if missing.remove(&sample.tid) => {
-                add_running(maker, &sample, column);
+                add_running(maker, &sample, counting);
             }
             Event::Sample { .. } => {}
-            Event::Other(record) if column.is_none() => maker.record(&record),
+            Event::Other(record) if counting == ThreadCounting::Alone => maker.record(&record),
             Event::Other(_) => {}
         });
         let over = sampled.began.elapsed() > PATIENCE;
@@ -95,7 +127,7 @@ impl Round {
             let all = sampled.threads.len();
             sampled.threads.retain(|thread| sampled.missing.contains(&thread.tid));
             self.seen.found += all - sampled.threads.len();
-            sampled.threads = sleepers(maker, sampled.threads, &mut self.seen, column);
+            sampled.threads = sleepers(maker, sampled.threads, &mut self.seen, counting);
             sampled.missing = sampled.threads.iter().map(|thread| thread.tid).collect();
             sampled.last_check = Instant::now();
             if over {
@@ -138,7 +170,7 @@ impl Round {
     fn give_up(&mut self, maker: &mut StackMaker, threads: Vec<ThreadId>, why: &str) {
         self.seen.found += threads.len();
         for thread in threads {
-            add_without_stack(maker, thread, ThreadState::Runnable, why, self.column);
+            add_without_stack(maker, thread, ThreadState::Runnable, why, self.counting);
         }
     }
 
@@ -162,16 +194,11 @@ enum SleeperRead {
     MovedOn,
 }
 
-/// Values of a thread: one in the first column, and in `column`.
-fn values(column: Option<Column>) -> Option<(Column, i64)> {
-    column.map(|column| (column, 1))
-}
-
 /// Adds a sampled running thread.
-fn add_running(maker: &mut StackMaker, sample: &Sample<'_>, column: Option<Column>) {
+fn add_running(maker: &mut StackMaker, sample: &Sample<'_>, counting: ThreadCounting) {
     maker.make_stack(sample);
     let labels = maker.labels_in_state(sample.thread(), Some(ThreadState::Running));
-    maker.add_last(labels, values(column).as_slice());
+    maker.add_last(labels, counting.samples(), &counting.values());
 }
 
 /// Adds a sleeping thread, without disturbing it.
@@ -183,13 +210,13 @@ fn add_asleep(
     maker: &mut StackMaker,
     thread: ThreadId,
     state: ThreadState,
-    column: Option<Column>,
+    counting: ThreadCounting,
 ) -> io::Result<SleeperRead> {
     if !maker.make_stack_of_sleeper(thread)? {
         return Ok(SleeperRead::MovedOn);
     }
     let labels = maker.labels_in_state(thread, Some(state));
-    maker.add_last(labels, values(column).as_slice());
+    maker.add_last(labels, counting.samples(), &counting.values());
     Ok(SleeperRead::Taken)
 }
 
@@ -199,10 +226,10 @@ fn add_without_stack(
     thread: ThreadId,
     state: ThreadState,
     why: &str,
-    column: Option<Column>,
+    counting: ThreadCounting,
 ) {
     let labels = maker.labels_in_state(thread, Some(state));
-    maker.add_without_stack(why, labels, values(column).as_slice());
+    maker.add_without_stack(why, labels, counting.samples(), &counting.values());
 }
 
 /// Reads those of the threads that sleep; returns the others.
@@ -210,7 +237,7 @@ fn sleepers(
     maker: &mut StackMaker,
     threads: Vec<ThreadId>,
     seen: &mut ThreadsSeen,
-    column: Option<Column>,
+    counting: ThreadCounting,
 ) -> Vec<ThreadId> {
     let mut awake = Vec::new();
     for thread in threads {
@@ -222,14 +249,14 @@ fn sleepers(
         let asleep = match state {
             // The permission to sample it is checked here, too.
             ThreadState::Runnable => procfs::asleep_at(thread).map(|_| SleeperRead::MovedOn),
-            _ => add_asleep(maker, thread, state, column),
+            _ => add_asleep(maker, thread, state, counting),
         };
         match asleep {
             Ok(SleeperRead::Taken) => seen.found += 1,
             Ok(SleeperRead::MovedOn) => awake.push(thread),
             Err(e) if e.kind() == ErrorKind::PermissionDenied => {
                 seen.refused += 1;
-                add_without_stack(maker, thread, state, NOT_PERMITTED, column);
+                add_without_stack(maker, thread, state, NOT_PERMITTED, counting);
             }
             Err(_) => seen.gone += 1,
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::now::note_missing;
-use super::round::{Round, ThreadsSeen};
+use super::round::{Round, ThreadCounting, ThreadsSeen};
 use crate::sampler::notes::TypeNote;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{Note, Target, cgroup_directory, cgroup_processes};
@@ -31,7 +31,7 @@ impl Snapshots {
     pub fn new(snapshots: u32, window: Option<Duration>, target: Target) -> Snapshots {
         Snapshots {
             target,
-            column: Column(0),
+            column: Column::default(),
             wanted: window.map(|_| snapshots),
             every: window.map_or(EVERY, |window| window / snapshots.max(1)),
             begun: 0,
@@ -82,7 +82,7 @@ impl Snapshots {
         } else if self.due().is_some_and(|due| due <= elapsed) {
             self.begun += 1;
             let threads = self.threads(maker, pids);
-            self.round = Some(Round::begin(maker, threads, Some(self.column)));
+            self.round = Some(Round::begin(maker, threads, ThreadCounting::Recorded(self.column)));
             self.step(maker, pids, elapsed);
         }
     }

@@ -340,14 +340,14 @@ impl FromSwitches {
         let StateWait { nanos, state, without_stack, looked_up } = *wait;
         let labels = maker.labels_in_state(ThreadId { pid: thread.pid, tid }, Some(state));
         if let Some(why) = without_stack {
-            maker.add_without_stack(why, labels, &[(spec.column, nanos)]);
+            maker.add_without_stack(why, labels, 1, &[(spec.column, nanos)]);
             let exact = ColumnSums { all: nanos, exact: nanos, estimated: 0 };
             return self.sums.add(labels, exact);
         }
         let times = if thread.known { thread.times } else { i64::from(looked_up) };
         let extrapolated = nanos.saturating_mul(times);
         if extrapolated > 0 {
-            maker.add_pending(&thread.off, labels, &[(spec.column, extrapolated)]);
+            maker.add_pending(&thread.off, labels, 1, &[(spec.column, extrapolated)]);
         }
         let sum = ColumnSums { all: nanos, exact: extrapolated, estimated: 0 };
         self.sums.add(labels, sum);
