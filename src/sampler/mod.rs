@@ -41,8 +41,7 @@ pub use left_out::{LeftOut, TypeName};
 pub use notes::{Importance, Note, Notes};
 pub use probe_definitions::remove_leftovers as remove_leftover_probes;
 pub use recording::{
-    CpuCoverage, Interrupts, Live, LivePart, Observer, Recording, Tick, Window, is_cpu, record,
-    record_live,
+    CpuCoverage, Interrupts, Live, LivePart, Observer, Recording, Tick, Window, record, record_live,
 };
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
 pub use stack_maker::Aggregated;

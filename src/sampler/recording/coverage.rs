@@ -32,7 +32,7 @@ impl CpuCoverage {
 const LEAST_BUSY: u64 = 10;
 
 /// CPU time used before sampling started.
-pub struct Before {
+pub struct CpuTimeBefore {
     /// Processes with their start time and CPU time in clock ticks.
     processes: Vec<(i32, Option<SystemTime>, u64)>,
     /// CPU seconds of COMMANDs that have exited before.
@@ -47,9 +47,9 @@ struct Busy {
     ticks: u64,
 }
 
-impl Before {
+impl CpuTimeBefore {
     /// Reads it now, unless the kernel counts the target's CPU time anyway.
-    pub fn new(target: &Target, session: &Session) -> Before {
+    pub fn new(target: &Target, session: &Session) -> CpuTimeBefore {
         let pids = match target {
             Target::Processes { .. } if session.is_cpu_wide() => session.pids.as_slice(),
             _ => &[],
@@ -61,7 +61,7 @@ impl Before {
             _ => None,
         };
         let machine = machine.map(|ticks| Busy { at: Instant::now(), ticks });
-        Before { processes, children: os::children_cpu(), machine }
+        CpuTimeBefore { processes, children: os::children_cpu(), machine }
     }
 
     /// After [`Session::stop`]: the coverage of CPU time that is sampled by a clock, if the total

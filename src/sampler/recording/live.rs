@@ -27,6 +27,14 @@ pub struct LivePart {
     pub changed: Vec<MappingId>,
 }
 
+/// The time of a part.
+pub struct PartSpan {
+    /// See [`LivePart::lasted`].
+    pub lasted: Duration,
+    /// See [`LivePart::stats`].
+    pub stats: Stats,
+}
+
 /// The receiver of parts.
 pub trait Live {
     /// Sampling has started. `command` is the PID of the target's COMMAND, if it has one.
@@ -96,7 +104,7 @@ impl<'a> PartFeed<'a> {
         let own = aggregator.own_samples();
         stats.samples += own.taken;
         stats.lost += own.lost;
-        let part = aggregator.maker.take_part(&mut self.marks, main);
-        self.live.take(LivePart { lasted, stats, ..part });
+        let span = PartSpan { lasted, stats };
+        self.live.take(aggregator.maker.take_part(&mut self.marks, main, span));
     }
 }

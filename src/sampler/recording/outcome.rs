@@ -27,8 +27,8 @@ pub struct UsedBefore {
     descendants: Option<(Vec<i32>, u64)>,
 }
 
-/// A completed recording.
-pub struct EndedRecording<'a> {
+/// What a recording has led to.
+pub struct Outcome<'a> {
     /// The requested options.
     pub options: &'a Options,
     /// The source of the samples.
@@ -52,7 +52,7 @@ impl UsedBefore {
     }
 
     /// Notes for the user about a recording with few or incomplete samples.
-    pub fn notes(&self, ended: &EndedRecording<'_>) -> Vec<RecordingNote> {
+    pub fn notes(&self, ended: &Outcome<'_>) -> Vec<RecordingNote> {
         notes(ended, self.descendants.as_ref())
     }
 }
@@ -69,8 +69,8 @@ fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {
     Some((children, ticks))
 }
 
-fn notes(ended: &EndedRecording<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<RecordingNote> {
-    let EndedRecording { options, session, aggregator, .. } = *ended;
+fn notes(ended: &Outcome<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<RecordingNote> {
+    let Outcome { options, session, aggregator, .. } = *ended;
     let counts = &aggregator.maker.counts;
     let missed = uncovered_time(ended);
     let mut notes = Vec::new();
@@ -122,10 +122,7 @@ fn privileged_command(target: &Target, session: &Session) -> Option<RecordingNot
 }
 
 /// The processes of the target were idle while their children, which are not sampled, were not.
-fn idle_parent(
-    ended: &EndedRecording<'_>,
-    before: Option<&(Vec<i32>, u64)>,
-) -> Option<RecordingNote> {
+fn idle_parent(ended: &Outcome<'_>, before: Option<&(Vec<i32>, u64)>) -> Option<RecordingNote> {
     let Target::Processes { pids, .. } = &ended.options.target else { return None };
     let (descendants, ticks) = before?;
     let by_process = &ended.aggregator.maker.counts.by_process;
@@ -138,8 +135,8 @@ fn idle_parent(
     (idle && busy).then_some(RecordingNote::IdleParent { pid: pids[0], children })
 }
 
-fn no_samples(ended: &EndedRecording<'_>, is_explained: bool) -> Option<RecordingNote> {
-    let EndedRecording { options, session, lasted, .. } = *ended;
+fn no_samples(ended: &Outcome<'_>, is_explained: bool) -> Option<RecordingNote> {
+    let Outcome { options, session, lasted, .. } = *ended;
     let sampled = session.events().iter().any(|event| !event.auxiliary);
     let empty = session.stats().samples == 0 && sampled && !is_explained;
     let of = scope(&options.target);
@@ -147,8 +144,8 @@ fn no_samples(ended: &EndedRecording<'_>, is_explained: bool) -> Option<Recordin
 }
 
 /// Lost samples, their share, and the remedies.
-fn losses(ended: &EndedRecording<'_>) -> Vec<RecordingNote> {
-    let EndedRecording { options, session, aggregator, covered, .. } = *ended;
+fn losses(ended: &Outcome<'_>) -> Vec<RecordingNote> {
+    let Outcome { options, session, aggregator, covered, .. } = *ended;
     let each_time = aggregator.types.iter().any(|(_, one)| one.counts_every_event());
     let has_clock = aggregator.types.has_cpu_time();
     let mut notes = Vec::new();
@@ -194,13 +191,13 @@ fn deep_stacks(session: &Session, aggregator: &Aggregator) -> Vec<RecordingNote>
 
 /// The samples should add up to the CPU time that the target used. They do not if threads end
 /// before their first sample is due, or if the kernel skips samples, which it does not count.
-fn uncovered_time(ended: &EndedRecording<'_>) -> Option<UncoveredTime> {
+fn uncovered_time(ended: &Outcome<'_>) -> Option<UncoveredTime> {
     const ENOUGH: u64 = 10;
     /// Missing samples are reported from one in N on, if their number is known.
     const SKIPPED: u64 = 20;
     /// In nanoseconds.
     const SHORT_PERIOD: u64 = 200_000;
-    let EndedRecording { options, session, covered, .. } = *ended;
+    let Outcome { options, session, covered, .. } = *ended;
     let period = session.period()?;
     let covered = covered.filter(|covered| covered.used / period >= ENOUGH)?;
     let due = covered.used / period;
@@ -262,8 +259,8 @@ fn fewer(options: &Options, each_time: bool) -> Option<LossRemedy> {
     }
 }
 
-fn why_empty(ended: &EndedRecording<'_>) -> EmptyCause {
-    let EndedRecording { options, session, aggregator, interrupted, .. } = *ended;
+fn why_empty(ended: &Outcome<'_>) -> EmptyCause {
+    let Outcome { options, session, aggregator, interrupted, .. } = *ended;
     let events = session.events();
     let is_running = session.pids.iter().any(|&pid| procfs::stat(pid).is_some());
     if interrupted && is_running {

@@ -68,8 +68,8 @@ enum RunTimeFiles {
     Requested,
 }
 
-/// A running recording: the source of samples and their destination.
-pub struct Running {
+/// The sources of samples, and their destination.
+pub struct Sources {
     /// The events.
     pub session: Session,
     /// The aggregator, and the thread that does what takes long.
@@ -89,10 +89,10 @@ pub struct Running {
     own_taken: u64,
 }
 
-impl Running {
+impl Sources {
     /// Reads the rings of a session.
-    pub fn new(session: Session, analysis: Analysis, precedence: os::Precedence) -> Running {
-        Running {
+    pub fn new(session: Session, analysis: Analysis, precedence: os::Precedence) -> Sources {
+        Sources {
             session,
             analysis,
             precedence,
@@ -249,7 +249,7 @@ impl Running {
 
     /// Reads the records before `until`, in order of time.
     fn take_in(&mut self, until: u64) {
-        let Running { session, analysis, born, .. } = self;
+        let Sources { session, analysis, born, .. } = self;
         analysis.take_in(session, until, |event| {
             if let Event::Other(record) = event {
                 born.apply(record);

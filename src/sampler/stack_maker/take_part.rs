@@ -1,17 +1,20 @@
 //! Parts of the aggregated samples, while the recording goes on.
 
-use std::time::Duration;
-
 use rustc_hash::FxHashSet;
 
 use super::StackMaker;
-use crate::sampler::{LivePart, Stats};
+use crate::sampler::recording::{LivePart, PartSpan};
 use profile::{MappingId, PartMarks};
 
 impl StackMaker {
     /// Takes what was added since the previous part, with the files of its new addresses. `main` is
     /// the process of the main binary; without one, that with most samples.
-    pub fn take_part(&mut self, marks: &mut PartMarks, main: Option<i32>) -> LivePart {
+    pub fn take_part(
+        &mut self,
+        marks: &mut PartMarks,
+        main: Option<i32>,
+        PartSpan { lasted, stats }: PartSpan,
+    ) -> LivePart {
         let main = self.main_mapping_of(main);
         // Data that cannot be read back is missing; it was spilled because nobody took parts.
         let (mut part, _) = self.builder.take_part(marks);
@@ -44,7 +47,6 @@ impl StackMaker {
             Some((id, file))
         });
         let run_time = run_time.collect();
-        let (lasted, stats) = (Duration::ZERO, Stats::default());
         LivePart { part, lasted, stats, files, roots, run_time, changed }
     }
 }

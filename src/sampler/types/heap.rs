@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::{
-    End, OwnSamples, Poll, Prepared, ProfileType, Registered, SampleType, Settings, Setup,
+    End, OwnSamples, Poll, Preparation, ProfileType, Registered, SampleType, Settings, Setup,
     TypeStart,
 };
 use crate::sampler::notes::HeapNote;
@@ -86,19 +86,19 @@ impl ProfileType for Allocations {
 
     /// Without permission to inject the library into a process, page faults show where its memory
     /// grows.
-    fn prepare(&mut self, setup: &Setup<'_>) -> Result<Prepared, Error> {
+    fn prepare(&mut self, setup: &Setup<'_>) -> Result<Preparation, Error> {
         if let Target::Processes { .. } = setup.target
             && !self.spec.settings.inject
         {
             let by = Box::new(EventSpec::parse("page-faults")?);
-            return Ok(Prepared::Replaced { by, note: HeapNote::PageFaultsInstead.into() });
+            return Ok(Preparation::Replaced { by, note: HeapNote::PageFaultsInstead.into() });
         }
         let library = put(self.spec.settings, setup.target)?;
         for file in library.files() {
             setup.interrupts.remove_when_giving_up(file);
         }
         self.library = Some(library);
-        Ok(Prepared::Ready)
+        Ok(Preparation::Ready)
     }
 
     fn environment(&self) -> Vec<(OsString, OsString)> {

@@ -102,7 +102,7 @@ pub enum NeededClock {
 }
 
 /// The result of a profile type's preparation.
-pub enum Prepared {
+pub enum Preparation {
     /// It is ready.
     Ready,
     /// These events are recorded instead, with a note for the user.
@@ -219,8 +219,8 @@ pub trait ProfileType: Send {
     /// # Errors
     ///
     /// One line that states the obstacle: the type is left out, if others are recorded.
-    fn prepare(&mut self, _setup: &Setup<'_>) -> Result<Prepared, Error> {
-        Ok(Prepared::Ready)
+    fn prepare(&mut self, _setup: &Setup<'_>) -> Result<Preparation, Error> {
+        Ok(Preparation::Ready)
     }
 
     /// Environment variables for a COMMAND.

@@ -8,7 +8,7 @@ mod snapshots;
 use std::time::Duration;
 
 use super::{
-    End, EventTrial, OwnSamples, Poll, Prepared, ProfileType, Registered, SampleType, Setup,
+    End, EventTrial, OwnSamples, Poll, Preparation, ProfileType, Registered, SampleType, Setup,
     TypeEvent, TypeStart,
 };
 use crate::sampler::notes::TypeNote;
@@ -78,10 +78,10 @@ impl ProfileType for Threads {
         }
     }
 
-    fn prepare(&mut self, setup: &Setup<'_>) -> Result<Prepared, Error> {
+    fn prepare(&mut self, setup: &Setup<'_>) -> Result<Preparation, Error> {
         self.lasts = setup.duration.is_none_or(|duration| !duration.is_zero());
         self.taken = Some(Snapshots::new(self.snapshots, setup.duration, setup.target.clone()));
-        Ok(Prepared::Ready)
+        Ok(Preparation::Ready)
     }
 
     fn events(&mut self, trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {
