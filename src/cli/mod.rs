@@ -10,7 +10,6 @@ mod examples;
 mod filter;
 mod flame;
 mod graph;
-mod heap;
 mod hints;
 mod list;
 mod merge;

@@ -9,17 +9,17 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use super::events::EventArgs;
-use super::heap::HeapArgs;
 use super::{Exit, usage};
 use crate::sampler::events::EventKind;
 use crate::sampler::probes::ProbePlaces;
-use crate::sampler::types::{NeededClock, ProfileTypes, Settings};
+use crate::sampler::types::{NeededClock, ProfileTypes, Registered, Selection, TypeOptions};
 use crate::sampler::{self, EventSpec, LeftOut, Options, Rate, StackMethod, Target, Window, types};
 use sys::record::MAX_DUMP;
 use sys::{binaries, procfs};
 use values::{parse_delay, parse_frequency, parse_period, parse_stacks};
 
-pub use values::{StacksArg, parse_duration};
+pub use crate::sampler::parse_duration;
+pub use values::StacksArg;
 
 /// Limit of the stack copy of a sample above [`HIGH_RATE`]; below, the limit is the kernel's. It
 /// copies no more than there is, so only deep stacks cost more.
@@ -112,25 +112,9 @@ pub struct TargetArgs {
         help_heading = "Profile types"
     )]
     pub types: Vec<String>,
-    /// Record off-CPU time only: -T wall without the running state
-    #[arg(long, help_heading = "Profile types")]
-    pub off_cpu: bool,
-    /// Report waits shorter than TIME only as a total, without stacks: 1us, 5ms
-    ///
-    /// For -T wall and --off-cpu.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Profile types")]
-    pub min_block: Option<Duration>,
-    /// Also attribute each wait for a lock to the code that released it
-    ///
-    /// For -T lock. Adds the sample types holder_contentions and holder_delay.
-    #[arg(long, help_heading = "Profile types")]
-    pub holders: bool,
-    /// Take N snapshots of all threads, evenly spaced [default: 1]
-    ///
-    /// For -T threads. Without --snapshots and other types, the snapshot is taken immediately.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000),
-          help_heading = "Profile types")]
-    pub snapshots: Option<u32>,
+    /// The options of the types.
+    #[command(flatten)]
+    pub type_options: TypeOptions,
 
     /// Keep the time of each sample, for prof report --time and --over
     ///
@@ -168,10 +152,6 @@ pub struct TargetArgs {
     /// The same as the modifier P after each event, as in -e cycles:P.
     #[arg(long, help_heading = "Events")]
     pub precise: bool,
-
-    /// Arguments for heap profiles.
-    #[command(flatten)]
-    pub heap: HeapArgs,
 
     /// Unwinding of stacks: auto, fp, dwarf[,BYTES] or none [default: auto]
     #[arg(
@@ -215,15 +195,11 @@ impl TargetArgs {
             ("-T", !self.types.is_empty()),
             ("--timestamps", self.timestamps),
             ("--max-samples", self.max_samples.is_some()),
-            ("--off-cpu", self.off_cpu),
-            ("--min-block", self.min_block.is_some()),
-            ("--snapshots", self.snapshots.is_some()),
-            ("--holders", self.holders),
             ("-g", self.call_graph.is_some()),
             ("--no-inherit", self.no_inherit),
         ];
         let given = given.into_iter().find_map(|(name, given)| given.then_some(name));
-        given.or(self.heap.given())
+        given.or_else(|| Some(self.type_options.given(|_| true)?.option))
     }
 
     /// Whether the recording can have a sample type of this kind.
@@ -330,14 +306,14 @@ impl TargetArgs {
 
     fn window(&self, target: &Target) -> anyhow::Result<Window> {
         let is_snapshot = self.types == ["threads"] && self.event.is_empty();
-        let default = match self.snapshots {
+        let default = match self.type_options.threads.snapshots {
             // One snapshot, taken immediately.
             None if is_snapshot => Duration::ZERO,
             _ => DEFAULT_DURATION,
         };
         let ends_by_itself = matches!(target, Target::Command(_));
         let duration = self.duration()?.or((!ends_by_itself).then_some(default));
-        if self.snapshots.is_some() && duration.is_none() {
+        if self.type_options.threads.snapshots.is_some() && duration.is_none() {
             return Err(usage("--snapshots needs the length of the recording: add -d TIME"));
         }
         Ok(Window { delay: self.delay.unwrap_or_default(), duration })
@@ -349,31 +325,14 @@ impl TargetArgs {
     }
 
     fn profile_types(&self) -> anyhow::Result<ProfileTypes> {
-        let is = |name: &str| self.types.iter().any(|one| one == name);
-        let wall = self.off_cpu || is("wall");
-        if self.min_block.is_some() && !wall {
-            return Err(usage("--min-block needs -T wall or --off-cpu"));
+        let mut selection =
+            Selection { names: self.types.clone(), options: self.type_options.clone() };
+        selection.check()?;
+        let mut types = ProfileTypes::new(&selection);
+        if self.event.is_empty() && types.is_empty() {
+            selection.names.push("cpu".to_owned());
+            types = ProfileTypes::new(&selection);
         }
-        if self.holders && !is("lock") {
-            return Err(usage("--holders needs -T lock"));
-        }
-        if self.snapshots.is_some() && !is("threads") {
-            return Err(usage("--snapshots needs -T threads"));
-        }
-        let mut names = self.types.clone();
-        if self.off_cpu {
-            names.push("wall".to_owned());
-        } else if self.event.is_empty() && names.is_empty() {
-            names.push("cpu".to_owned());
-        }
-        let types = ProfileTypes::new(&Settings {
-            names,
-            off_cpu_only: self.off_cpu,
-            min_block: self.min_block.unwrap_or_default(),
-            holders: self.holders,
-            snapshots: self.snapshots.unwrap_or(1),
-            heap: self.heap.settings(is("heap") || is("alloc"))?,
-        });
         if self.cpu.is_some() && types.iter().any(|(_, one)| one.counts_every_event()) {
             return Err(usage(
                 "-C cannot be combined with -T lock, io or syscalls, which need all CPUs: what \
@@ -419,15 +378,14 @@ impl TargetArgs {
 
 /// The values of `-T`, with their help.
 fn profile_type_names() -> PossibleValuesParser {
-    profile_types_without(&[])
+    profile_types_without(|_| false)
 }
 
-/// The same; those with `hidden` names are accepted, but not in the help.
-pub fn profile_types_without(hidden: &[&str]) -> PossibleValuesParser {
-    let value = |name: &'static str, help: &'static str| {
-        PossibleValue::new(name).help(help).hide(hidden.contains(&name))
-    };
-    types::ALL.iter().map(|one| value(one.name, one.help)).collect::<Vec<_>>().into()
+/// The same; those that are `hidden` are accepted, but not in the help.
+pub fn profile_types_without(hidden: impl Fn(&Registered) -> bool) -> PossibleValuesParser {
+    let value =
+        |known: &Registered| PossibleValue::new(known.name).help(known.help).hide(hidden(known));
+    types::ALL.iter().map(value).collect::<Vec<_>>().into()
 }
 
 fn no_cpu_list(list: &str) -> anyhow::Error {

@@ -16,8 +16,9 @@ use super::sort::{Grouping, SortKey, sort_key};
 use super::summary::Verbosity;
 use super::symbol_args::SymbolArgs;
 use super::target::{self, TargetArgs, parse_duration};
-use super::{examples, heap, usage};
+use super::{examples, usage};
 use crate::report::terminal::Start;
+use crate::sampler::types::{self, GivenOption, Registered, ValuesKnown};
 use profile::LiveWindow;
 use recorder::Recorder;
 use sys::printed;
@@ -100,16 +101,27 @@ impl WindowArg {
     }
 }
 
-/// Profile types without samples while the recording goes on.
-const AT_THE_END: [&str; 3] = ["heap", "alloc", "threads"];
+/// True for a profile type without samples while the recording goes on.
+fn is_of_the_end(known: &Registered) -> bool {
+    matches!(known.values, ValuesKnown::AtTheEnd { .. })
+}
+
+/// True for an option of such a type.
+fn is_option_of_the_end(argument: &clap::Arg) -> bool {
+    let groups = types::ALL.iter().filter(|known| is_of_the_end(known)).filter_map(|known| {
+        let add = known.options.as_ref()?.add;
+        Some(add(clap::Command::new(known.name)))
+    });
+    groups.into_iter().any(|group| group.get_arguments().any(|a| a.get_id() == argument.get_id()))
+}
 
 /// An argument of `prof top`, changed where it differs from that of `prof record` or `prof report`.
 /// What `prof top` refuses is hidden.
 pub fn argument(argument: clap::Arg) -> clap::Arg {
     match argument.get_id().as_str() {
-        "timestamps" | "max_samples" | "time" | "snapshots" => argument.hide(true),
-        _ if argument.get_help_heading() == Some(heap::HEADING) => argument.hide(true),
-        "types" => argument.value_parser(target::profile_types_without(&AT_THE_END)),
+        "timestamps" | "max_samples" | "time" => argument.hide(true),
+        _ if is_option_of_the_end(&argument) => argument.hide(true),
+        "types" => argument.value_parser(target::profile_types_without(is_of_the_end)),
         "all_cpus" => argument.help("Record the whole machine, as without any target"),
         "duration" => argument
             .help("Record for this long [default: until you quit or the target ends]")
@@ -129,15 +141,12 @@ pub fn argument(argument: clap::Arg) -> clap::Arg {
 impl Args {
     /// Fails if arguments contradict each other.
     fn check(&self) -> anyhow::Result<()> {
-        let TargetArgs { timestamps, max_samples, snapshots, heap, types, .. } = &self.target;
+        let TargetArgs { timestamps, max_samples, type_options, types, .. } = &self.target;
         refuse_types_of_the_end(types)?;
-        if let Some(option) = heap.given() {
-            return Err(usage(format!(
-                "{option}: prof top shows no allocations; use prof record -T heap"
-            )));
-        }
-        if snapshots.is_some() {
-            return Err(usage("--snapshots: prof top takes none; use prof threads"));
+        if let Some(GivenOption { owner, option }) = type_options.given(is_of_the_end)
+            && let ValuesKnown::AtTheEnd { lack, instead } = owner.values
+        {
+            return Err(usage(format!("{option}: prof top {lack}; use {instead}")));
         }
         if *timestamps || max_samples.is_some() || self.filter.samples.time.is_given() {
             return Err(usage("prof top keeps no times of samples: use prof record --timestamps"));
@@ -162,14 +171,16 @@ impl Args {
 }
 
 /// Fails if a profile type has no samples while the recording goes on.
-fn refuse_types_of_the_end(types: &[String]) -> anyhow::Result<()> {
-    let Some(name) = types.iter().find(|name| AT_THE_END.contains(&&***name)) else {
-        return Ok(());
-    };
-    let instead = if name == "threads" { "prof threads" } else { "prof record -T heap" };
-    Err(usage(format!(
-        "-T {name}: its values are known at the end of a recording only; use {instead}"
-    )))
+fn refuse_types_of_the_end(names: &[String]) -> anyhow::Result<()> {
+    for known in names.iter().filter_map(|name| types::ALL.iter().find(|t| t.name == name)) {
+        if let ValuesKnown::AtTheEnd { instead, .. } = known.values {
+            return Err(usage(format!(
+                "-T {}: its values are known at the end of a recording only; use {instead}",
+                known.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The target, for the line at the top.

@@ -13,6 +13,7 @@ pub mod bpf;
 pub mod catalogue;
 mod command;
 pub mod doctor;
+mod duration;
 pub mod events;
 mod filter;
 mod left_out;
@@ -36,6 +37,7 @@ mod tracepoint;
 pub mod types;
 
 pub use command::{CommandOutput, StoppedCommand};
+pub use duration::parse_duration;
 pub use events::EventSpec;
 pub use left_out::{LeftOut, TypeName};
 pub use notes::{Importance, Note, Notes};

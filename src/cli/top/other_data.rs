@@ -2,7 +2,7 @@
 
 use clap::Parser;
 
-use super::refuse_types_of_the_end;
+use super::{is_of_the_end, refuse_types_of_the_end};
 use crate::cli::target::TargetArgs;
 use crate::cli::usage;
 use crate::sampler::types;
@@ -38,8 +38,7 @@ pub fn parse(typed: &str, target: &TargetArgs) -> anyhow::Result<TargetArgs> {
         || data.delay.is_some()
         || data.timestamps
         || data.max_samples.is_some()
-        || data.snapshots.is_some()
-        || data.heap.given().is_some();
+        || data.type_options.given(is_of_the_end).is_some();
     if has_more {
         return Err(usage(format!("{typed}: only what is recorded can change: -T, -e, -F, -c")));
     }
@@ -48,9 +47,7 @@ pub fn parse(typed: &str, target: &TargetArgs) -> anyhow::Result<TargetArgs> {
     let keeps_rate = data.freq.is_none() && data.count.is_none();
     Ok(TargetArgs {
         types: data.types,
-        off_cpu: data.off_cpu,
-        min_block: data.min_block,
-        holders: data.holders,
+        type_options: data.type_options,
         event: data.event,
         precise: data.precise,
         freq: if keeps_rate { same.freq } else { data.freq },
@@ -102,7 +99,7 @@ mod tests {
         let faults = parse(" -e page-faults  -c 10 ", &target()).unwrap();
         assert!(faults.types.is_empty() && !faults.event.is_empty());
         assert_eq!((faults.freq, faults.count), (None, Some(10)));
-        assert!(parse("lock --holders", &target()).unwrap().holders);
+        assert!(parse("lock --holders", &target()).unwrap().type_options.lock.holders);
         let clock = parse("-T cpu -F 99", &target()).unwrap();
         assert_eq!((clock.types, clock.freq), (vec!["cpu".to_owned()], Some(Rate::Frequency(99))));
     }

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::sampler::bpf::testing::skip_programs;
-use crate::sampler::types::Settings;
+use crate::sampler::types::Selection;
 use crate::sampler::{Rate, StackMethod};
 use sys::procfs;
 use sys::testing::skip;
@@ -44,7 +44,7 @@ fn open_wall(pid: i32) -> Result<Session, Error> {
     let stacks = StackMethod::Auto { dump: sys::record::MAX_DUMP };
     let events = vec![EventSpec::cpu_clock()];
     let options = Options::new(target, Rate::Frequency(99), stacks);
-    let settings = Settings { names: vec!["wall".to_owned()], ..Settings::default() };
+    let settings = Selection { names: vec!["wall".to_owned()], ..Selection::default() };
     Session::open(&Options { events, ..options }, &mut ProfileTypes::new(&settings), None)
 }
 

@@ -1,6 +1,6 @@
 //! The profile types of a recording.
 
-use super::{ALL, NeededClock, ProfileType, Settings};
+use super::{ALL, NeededClock, ProfileType, Selection};
 
 /// The profile type that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +16,9 @@ pub struct EventOwner {
 pub struct ProfileTypes(Vec<Option<Box<dyn ProfileType>>>);
 
 impl ProfileTypes {
-    /// The types that the settings select.
-    pub fn new(settings: &Settings) -> ProfileTypes {
-        ProfileTypes(ALL.iter().filter_map(|known| (known.new)(settings)).map(Some).collect())
+    /// The selected types.
+    pub fn new(selection: &Selection) -> ProfileTypes {
+        ProfileTypes(ALL.iter().filter_map(|known| (known.new)(selection)).map(Some).collect())
     }
 
     /// These types.

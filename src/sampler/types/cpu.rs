@@ -1,6 +1,6 @@
 //! CPU time: samples of `cycles` or `cpu-clock`, which are counted like those of any event.
 
-use super::{End, NeededClock, ProfileType, Registered, SampleType, TypeStart};
+use super::{End, NeededClock, ProfileType, Registered, SampleType, TypeStart, ValuesKnown};
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{Note, TypeName};
 
@@ -8,7 +8,9 @@ use crate::sampler::{Note, TypeName};
 pub const REGISTERED: Registered = Registered {
     name: "cpu",
     help: "CPU time",
-    new: |settings| settings.has("cpu").then(|| Box::new(CpuTime) as Box<dyn ProfileType>),
+    values: ValuesKnown::WhileRecording,
+    options: None,
+    new: |selection| selection.has("cpu").then(|| Box::new(CpuTime) as Box<dyn ProfileType>),
 };
 
 struct CpuTime;

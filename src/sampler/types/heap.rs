@@ -6,6 +6,7 @@ mod injected;
 mod leaks;
 mod library;
 mod model;
+mod options;
 mod peak;
 mod spec;
 mod stacks;
@@ -14,15 +15,18 @@ mod writers;
 use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::Args;
+
 use super::{
-    End, OwnSamples, Poll, Preparation, ProfileType, Registered, SampleType, Settings, Setup,
-    TypeStart,
+    End, OptionGroup, OwnSamples, Poll, Preparation, ProfileType, Registered, SampleType,
+    Selection, Setup, TypeStart, ValuesKnown,
 };
 use crate::sampler::notes::HeapNote;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{EventSpec, Note, Target, TypeName};
 use library::{InProgram, put};
 use model::HeapModel;
+pub use options::{HeapOptions, HeapSettings};
 use profile::{Profile, ValueType, comment};
 use spec::HeapSpec;
 use stacks::HeapStacks;
@@ -33,18 +37,30 @@ use sys::record::Record;
 pub const REGISTERED: Registered = Registered {
     name: "heap",
     help: "Allocations, and the memory in use at the end",
-    new: |settings| settings.has("heap").then(|| Allocations::boxed(settings, true)),
+    values: AT_THE_END,
+    options: Some(OptionGroup {
+        add: HeapOptions::augment_args,
+        given: |options| options.heap.given(),
+        applies: |selection| selection.has("heap") || selection.has("alloc"),
+        needs: "-T heap or -T alloc",
+    }),
+    new: |selection| selection.has("heap").then(|| Allocations::boxed(selection, true)),
 };
 
 /// `-T alloc`, a part of `-T heap`.
 pub const ALLOCATIONS: Registered = Registered {
     name: "alloc",
     help: "Allocations",
-    new: |settings| {
-        let alone = settings.has("alloc") && !settings.has("heap");
-        alone.then(|| Allocations::boxed(settings, false))
+    values: AT_THE_END,
+    options: None,
+    new: |selection| {
+        let alone = selection.has("alloc") && !selection.has("heap");
+        alone.then(|| Allocations::boxed(selection, false))
     },
 };
+
+const AT_THE_END: ValuesKnown =
+    ValuesKnown::AtTheEnd { lack: "shows no allocations", instead: "prof record -T heap" };
 
 struct Allocations {
     spec: HeapSpec,
@@ -55,8 +71,8 @@ struct Allocations {
 }
 
 impl Allocations {
-    fn boxed(settings: &Settings, in_use: bool) -> Box<dyn ProfileType> {
-        let spec = HeapSpec { in_use, settings: settings.heap };
+    fn boxed(selection: &Selection, in_use: bool) -> Box<dyn ProfileType> {
+        let spec = HeapSpec { in_use, settings: selection.options.heap.settings() };
         let stacks = HeapStacks::new(HeapModel::new(spec));
         Box::new(Allocations { spec, library: None, stacks, notes: Vec::new() })
     }

@@ -7,7 +7,7 @@
 use super::paired::{
     PairMark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue, beginning, ending,
 };
-use super::{Registered, SampleType};
+use super::{Registered, SampleType, ValuesKnown};
 use crate::sampler::EventSpec;
 use crate::sampler::TypeName;
 use sys::Error;
@@ -16,7 +16,9 @@ use sys::Error;
 pub const REGISTERED: Registered = Registered {
     name: "io",
     help: "Requests to block devices: number, latency, bytes",
-    new: |settings| settings.has("io").then(|| Paired::boxed(BlockIo)),
+    values: ValuesKnown::WhileRecording,
+    options: None,
+    new: |selection| selection.has("io").then(|| Paired::boxed(BlockIo)),
 };
 
 struct BlockIo;

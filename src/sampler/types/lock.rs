@@ -3,14 +3,16 @@
 //!
 //! An uncontended lock of a program is a word in memory; under contention, the program has the
 //! kernel wait for a change of the word (`futex(2)`). So do condition variables, idle thread pools
-//! and joins: the stack distinguishes them, after symbolization (`symbolize::waits`). Until then, a
+//! and joins: the stack distinguishes them, after symbolization (`report::locks`). Until then, a
 //! label has what is known.
+
+use clap::Args;
 
 use super::paired::{
     ExtrapolatedWords, PairKey, PairMark, Paired, PairedEvent, PairedType, Scope, Tag, TagValue,
     Tags, beginning, ending, key_of_thread, timed,
 };
-use super::{Registered, SampleType};
+use super::{OptionGroup, Registered, SampleType, ValuesKnown};
 use crate::sampler::TypeName;
 use crate::sampler::bpf::syscalls::{MARKED, TimedCall, TracedCalls};
 use crate::sampler::tracepoint::Tracepoint;
@@ -50,10 +52,28 @@ const CONTENDED: u64 = 2;
 pub const REGISTERED: Registered = Registered {
     name: "lock",
     help: "Contention: waits for locks, their number and delay",
-    new: |settings| {
-        settings.has("lock").then(|| Paired::boxed(Contention { holders: settings.holders }))
+    values: ValuesKnown::WhileRecording,
+    options: Some(OptionGroup {
+        add: LockOptions::augment_args,
+        given: |options| options.lock.holders.then_some("--holders"),
+        applies: |selection| selection.has("lock"),
+        needs: "-T lock",
+    }),
+    new: |selection| {
+        let holders = selection.options.lock.holders;
+        selection.has("lock").then(|| Paired::boxed(Contention { holders }))
     },
 };
+
+/// The options of `-T lock`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct LockOptions {
+    /// Also attribute each wait for a lock to the code that released it
+    ///
+    /// For -T lock. Adds the sample types holder_contentions and holder_delay.
+    #[arg(long, help_heading = "Profile types")]
+    pub holders: bool,
+}
 
 struct Contention {
     /// True to attribute waits also to the stack that released the lock.

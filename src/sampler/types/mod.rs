@@ -10,8 +10,8 @@ mod cpu;
 mod heap;
 mod io;
 mod lock;
+mod options;
 mod paired;
-mod settings;
 mod syscall_names;
 mod syscalls;
 mod threads;
@@ -28,8 +28,8 @@ use super::recording::Interrupts;
 use super::stack_maker::StackMaker;
 use super::{EventSpec, Note, Target, TypeName};
 pub use collection::{EventOwner, ProfileTypes};
+pub use options::{GivenOption, OptionGroup, Selection, TypeOptions};
 use profile::{Column, Profile};
-pub use settings::{HeapSettings, Settings};
 use sys::Error;
 use sys::record::{Record, Sample};
 pub use syscall_names::NamedCalls;
@@ -58,8 +58,26 @@ pub struct Registered {
     pub name: &'static str,
     /// A short description for `--help`.
     pub help: &'static str,
-    /// The type with these settings, or `None` if they do not select it.
-    pub new: fn(&Settings) -> Option<Box<dyn ProfileType>>,
+    /// The time at which its values are known.
+    pub values: ValuesKnown,
+    /// Its options.
+    pub options: Option<OptionGroup>,
+    /// The type with its options, or `None` if it is not selected.
+    pub new: fn(&Selection) -> Option<Box<dyn ProfileType>>,
+}
+
+/// The time at which the values of a profile type are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValuesKnown {
+    /// While recording: `prof top` shows them.
+    WhileRecording,
+    /// At the end of a recording only.
+    AtTheEnd {
+        /// What prof top does not do: `shows no allocations`.
+        lack: &'static str,
+        /// The command that records it.
+        instead: &'static str,
+    },
 }
 
 /// A sample type of pprof.

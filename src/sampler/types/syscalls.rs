@@ -7,7 +7,7 @@ use super::paired::{
     key_of_thread, timed,
 };
 use super::syscall_names::names;
-use super::{Registered, SampleType};
+use super::{Registered, SampleType, ValuesKnown};
 use crate::sampler::TypeName;
 use crate::sampler::bpf::syscalls::{MARKED, TimedCall, TracedCalls};
 use sys::Error;
@@ -17,7 +17,9 @@ use sys::record::UserStack;
 pub const REGISTERED: Registered = Registered {
     name: "syscalls",
     help: "System calls: number and time",
-    new: |settings| settings.has("syscalls").then(|| Paired::boxed(Syscalls)),
+    values: ValuesKnown::WhileRecording,
+    options: None,
+    new: |selection| selection.has("syscalls").then(|| Paired::boxed(Syscalls)),
 };
 
 struct Syscalls;

@@ -8,6 +8,7 @@ use perf_event_open_sys::bindings as abi;
 
 use super::{
     End, EventTrial, ProfileType, ProfileTypes, Registered, SampleType, TypeEvent, TypeStart,
+    ValuesKnown,
 };
 use crate::sampler::events::EventKind;
 use crate::sampler::stack_maker::StackMaker;
@@ -22,9 +23,11 @@ use sys::record::Sample;
 const REGISTERED: Registered = Registered {
     name: "faults",
     help: "Page faults",
-    new: |settings| {
+    values: ValuesKnown::WhileRecording,
+    options: None,
+    new: |selection| {
         let new = || Box::new(Faults { column: Column::default() }) as Box<dyn ProfileType>;
-        settings.has("faults").then(new)
+        selection.has("faults").then(new)
     },
 };
 
@@ -62,12 +65,12 @@ impl ProfileType for Faults {
 
 #[test]
 fn a_type_of_one_file_is_recorded_with_others() {
-    let settings = super::Settings {
+    let selection = super::Selection {
         names: ["cpu", "faults"].map(str::to_owned).into(),
-        ..super::Settings::default()
+        ..super::Selection::default()
     };
     let known = super::ALL.iter().chain([&REGISTERED]);
-    let types = ProfileTypes::of(known.filter_map(|known| (known.new)(&settings)).collect());
+    let types = ProfileTypes::of(known.filter_map(|known| (known.new)(&selection)).collect());
     let target = Target::Command(["true"].map(str::to_owned).into());
     let options = Options {
         stdout_to_stderr: true,

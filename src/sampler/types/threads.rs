@@ -7,9 +7,11 @@ mod snapshots;
 
 use std::time::Duration;
 
+use clap::Args;
+
 use super::{
-    End, EventTrial, OwnSamples, Poll, Preparation, ProfileType, Registered, SampleType, Setup,
-    TypeEvent, TypeStart,
+    End, EventTrial, OptionGroup, OwnSamples, Poll, Preparation, ProfileType, Registered,
+    SampleType, Setup, TypeEvent, TypeStart, ValuesKnown,
 };
 use crate::sampler::notes::TypeNote;
 use crate::sampler::stack_maker::StackMaker;
@@ -25,11 +27,30 @@ use sys::record::{Record, Sample};
 pub const REGISTERED: Registered = Registered {
     name: "threads",
     help: "All threads with their stacks, and where threads are created",
-    new: |settings| {
-        let new = || Box::new(Threads::new(settings.snapshots)) as Box<dyn ProfileType>;
-        settings.has("threads").then(new)
+    values: ValuesKnown::AtTheEnd { lack: "takes none", instead: "prof threads" },
+    options: Some(OptionGroup {
+        add: ThreadsOptions::augment_args,
+        given: |options| options.threads.snapshots.map(|_| "--snapshots"),
+        applies: |selection| selection.has("threads"),
+        needs: "-T threads",
+    }),
+    new: |selection| {
+        let snapshots = selection.options.threads.snapshots.unwrap_or(1);
+        let new = || Box::new(Threads::new(snapshots)) as Box<dyn ProfileType>;
+        selection.has("threads").then(new)
     },
 };
+
+/// The options of `-T threads`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ThreadsOptions {
+    /// Take N snapshots of all threads, evenly spaced [default: 1]
+    ///
+    /// For -T threads. Without --snapshots and other types, the snapshot is taken immediately.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000),
+          help_heading = "Profile types")]
+    pub snapshots: Option<u32>,
+}
 
 /// The column `threads`, without a separate count: nothing else is counted then.
 const THREADS: SampleType = SampleType::count("threads");

@@ -7,13 +7,15 @@ mod from_bpf;
 mod from_switches;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use clap::Args;
 use perf_event_open_sys::bindings as abi;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    End, EventTrial, KernelProgram, NeededClock, Poll, ProfileType, Registered, SampleType,
-    Settings, TypeEvent, TypeStart,
+    End, EventTrial, KernelProgram, NeededClock, OptionGroup, Poll, ProfileType, Registered,
+    SampleType, Selection, TypeEvent, TypeStart, ValuesKnown,
 };
 use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
@@ -22,7 +24,7 @@ use crate::sampler::notes::notes_of_program;
 use crate::sampler::stack_maker::{
     ColumnSums, Extrapolated, NOT_SAMPLED, PendingStack, Shares, StackMaker,
 };
-use crate::sampler::{Note, TypeName};
+use crate::sampler::{Note, TypeName, parse_duration};
 use from_bpf::FromBpf;
 use from_switches::FromSwitches;
 use profile::{Column, LabelSetId, ThreadState};
@@ -33,8 +35,39 @@ use sys::{Error, ThreadId};
 pub const REGISTERED: Registered = Registered {
     name: "wall",
     help: "Time of each thread on and off the CPU, by state",
-    new: |settings| settings.has("wall").then(|| Wall::boxed(settings)),
+    values: ValuesKnown::WhileRecording,
+    options: Some(OptionGroup {
+        add: WallOptions::augment_args,
+        given: |options| options.wall.given(),
+        applies: is_selected,
+        needs: "-T wall or --off-cpu",
+    }),
+    new: |selection| is_selected(selection).then(|| Wall::boxed(&selection.options.wall)),
 };
+
+/// The options of `-T wall`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct WallOptions {
+    /// Record off-CPU time only: -T wall without the running state
+    #[arg(long, help_heading = "Profile types")]
+    pub off_cpu: bool,
+    /// Report waits shorter than TIME only as a total, without stacks: 1us, 5ms
+    ///
+    /// For -T wall and --off-cpu.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Profile types")]
+    pub min_block: Option<Duration>,
+}
+
+impl WallOptions {
+    fn given(&self) -> Option<&'static str> {
+        let given = [("--off-cpu", self.off_cpu), ("--min-block", self.min_block.is_some())];
+        given.into_iter().find_map(|(name, given)| given.then_some(name))
+    }
+}
+
+fn is_selected(selection: &Selection) -> bool {
+    selection.options.wall.off_cpu || selection.has("wall")
+}
 
 /// The frame in place of a stack.
 const SHORT: &str = "[waits shorter than --min-block]";
@@ -67,11 +100,12 @@ enum WallSource {
 }
 
 impl Wall {
-    fn boxed(settings: &Settings) -> Box<dyn ProfileType> {
+    fn boxed(options: &WallOptions) -> Box<dyn ProfileType> {
+        let min_block = options.min_block.unwrap_or_default();
         let spec = Spec {
             column: Column::default(),
-            running: !settings.off_cpu_only,
-            min_block: u64::try_from(settings.min_block.as_nanos()).unwrap_or(u64::MAX),
+            running: !options.off_cpu,
+            min_block: u64::try_from(min_block.as_nanos()).unwrap_or(u64::MAX),
             cpu_time: None,
         };
         Box::new(Wall { spec, program: None, way: WallSource::Switches(FromSwitches::default()) })

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::super::HeapSettings;
+use super::HeapSettings;
 use crate::sampler::notes::HeapNote;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::stops::KernelEvents;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::super::HeapSettings;
+use super::HeapSettings;
 use super::exits::Watcher;
 use super::injected::Injected;
 use super::model::HeapCounts;

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::super::HeapSettings;
+use super::HeapSettings;
 use super::exits::ExitFindings;
 use super::leaks::Leaks;
 use super::peak::{self, Peak};

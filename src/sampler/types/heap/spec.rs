@@ -1,6 +1,7 @@
 //! The sample types of a recording of allocations.
 
-use super::super::{HeapSettings, SampleType};
+use super::super::SampleType;
+use super::HeapSettings;
 
 /// The values to record of allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

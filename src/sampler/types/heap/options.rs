@@ -1,19 +1,16 @@
-//! The arguments for `-T heap` and `-T alloc`.
+//! The options of `-T heap` and `-T alloc`.
 
 use clap::Args;
 
-use super::usage;
-use crate::sampler::types::HeapSettings;
-
 /// The heading of these options in help.
-pub const HEADING: &str = "Heap (with -T heap or -T alloc)";
+const HEADING: &str = "Heap (with -T heap or -T alloc)";
 
 /// Mean bytes between samples, as in gperftools and Go.
 const INTERVAL: u64 = 512 << 10;
 
-/// Arguments of heap profiles.
+/// The options as arguments.
 #[derive(Clone, Debug, Default, Args)]
-pub struct HeapArgs {
+pub struct HeapOptions {
     /// Sample one allocation about every BYTES bytes [default: 512K]
     ///
     /// For example 64K or 1M; 1 samples every allocation.
@@ -39,24 +36,17 @@ pub struct HeapArgs {
     pub inject: bool,
 }
 
-impl HeapArgs {
-    /// The settings of heap profiles. `recorded`: there is one.
-    ///
-    /// # Errors
-    ///
-    /// An option is given without a type that it applies to.
-    pub fn settings(&self, recorded: bool) -> anyhow::Result<HeapSettings> {
-        if let Some(option) = self.given().filter(|_| !recorded) {
-            return Err(usage(format!("{option} needs -T heap or -T alloc")));
-        }
-        Ok(HeapSettings {
+impl HeapOptions {
+    /// The options with their defaults.
+    pub fn settings(&self) -> HeapSettings {
+        HeapSettings {
             interval: self.heap_interval.unwrap_or(INTERVAL),
             peak: self.peak,
             temporary: self.temporary,
             leaks: self.leaks,
             mappings: self.heap_mmap,
             inject: self.inject,
-        })
+        }
     }
 
     /// The first of these options that was given.
@@ -71,6 +61,23 @@ impl HeapArgs {
         ];
         given.into_iter().find_map(|(name, given)| given.then_some(name))
     }
+}
+
+/// The options with their defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapSettings {
+    /// Mean distance between samples in bytes; 1: each allocation.
+    pub interval: u64,
+    /// Also the memory in use at its peak.
+    pub peak: bool,
+    /// Also allocations that were freed before their thread allocated anything else.
+    pub temporary: bool,
+    /// Also memory that was never freed and cannot be reached when its process exits.
+    pub leaks: bool,
+    /// Anonymous mappings count as allocations.
+    pub mappings: bool,
+    /// True if the library may be injected into a running process.
+    pub inject: bool,
 }
 
 /// `4096`, `64K`, `1M`, `2G`, optionally followed by `iB`.
