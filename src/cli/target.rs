@@ -333,7 +333,7 @@ impl TargetArgs {
             selection.names.push("cpu".to_owned());
             types = ProfileTypes::new(&selection);
         }
-        if self.cpu.is_some() && types.iter().any(|(_, one)| one.counts_every_event()) {
+        if self.cpu.is_some() && types.count_every_event() {
             return Err(usage(
                 "-C cannot be combined with -T lock, io or syscalls, which need all CPUs: what \
                  begins on one may end on another",

@@ -7,7 +7,9 @@ mod sample_types;
 use std::time::Duration;
 
 use super::stack_maker::StackMaker;
-use super::types::{End, EventOwner, OwnSamples, Poll, ProfileTypes, TypeStart};
+use super::types::{
+    End, EventOwner, OwnSamples, Periodic, Poll, ProfileTypes, SampleSource, TypeStart,
+};
 use super::{Event, Note, Options, Session};
 use event_groups::EventGroups;
 use profile::{Builder, Column};
@@ -56,10 +58,13 @@ impl Aggregator {
         let mut builder = Builder::new(&sample_types.names()).with_spill(tempfile::tempfile);
         sample_types.describe(&mut builder.profile, &types, session);
         let period = builder.profile.period;
-        let own = types.iter().filter(|(_, one)| one.has_own_samples()).map(|(of, _)| of);
+        let mut types = types;
+        let with_sources =
+            types.iter_mut().filter_map(|(index, kind)| kind.source().map(|_| index));
+        let own_samples = with_sources.collect();
         let mut aggregator = Aggregator {
             maker: StackMaker::new(builder, options.stacks),
-            own_samples: own.collect(),
+            own_samples,
             types,
             groups: sample_types.groups(session),
             routes: sample_types.routes,
@@ -96,19 +101,22 @@ impl Aggregator {
     }
 
     /// True if a type has periodic work to do now.
-    pub fn is_due(&self, thinned: bool) -> bool {
-        self.types.iter().any(|(_, one)| one.is_due(thinned))
+    pub fn is_due(&mut self, thinned: bool) -> bool {
+        self.periodic().any(|work| work.is_due(thinned))
+    }
+
+    fn periodic(&mut self) -> impl Iterator<Item = &mut dyn Periodic> {
+        self.types.iter_mut().filter_map(|(_, kind)| kind.periodic())
     }
 
     /// Milliseconds until a type has periodic work.
     pub fn idle_ms(&mut self, elapsed: Duration) -> i64 {
-        let types = self.types.iter_mut();
-        types.map(|(_, one)| one.idle_ms(elapsed)).min().unwrap_or(i64::MAX)
+        self.periodic().map(|work| work.idle_ms(elapsed)).min().unwrap_or(i64::MAX)
     }
 
     /// True if a type still has work that belongs to the window.
-    pub fn is_busy(&self, elapsed: Duration) -> bool {
-        self.types.iter().any(|(_, one)| one.is_busy(elapsed))
+    pub fn is_busy(&mut self, elapsed: Duration) -> bool {
+        self.periodic().any(|work| work.is_busy(elapsed))
     }
 
     /// Adds an event.
@@ -143,7 +151,7 @@ impl Aggregator {
     }
 
     fn record(&mut self, record: &Record<'_>) {
-        if self.types.iter_mut().any(|(_, one)| one.claims(record)) {
+        if self.sources().any(|source| source.claims(record)) {
             return;
         }
         if let Record::Exit { tid, .. } = *record {
@@ -156,20 +164,27 @@ impl Aggregator {
     }
 
     /// Adds samples from before `until` that do not belong to an event; see
-    /// [`ProfileType::take_in`](super::types::ProfileType::take_in).
+    /// [`SampleSource::take_in`].
     pub fn take_in(&mut self, until: u64, over: bool) {
-        for &of in &self.own_samples {
-            if let Some(one) = self.types.get_mut(of) {
-                one.take_in(&mut self.maker, until, over);
+        for &index in &self.own_samples {
+            if let Some(source) = self.types.get_mut(index).and_then(|kind| kind.source()) {
+                source.take_in(&mut self.maker, until, over);
             }
         }
+    }
+
+    /// The sources of samples that do not belong to an event.
+    pub fn sources(&mut self) -> impl Iterator<Item = &mut dyn SampleSource> {
+        self.types.iter_mut().filter_map(|(_, kind)| kind.source())
     }
 
     /// Runs the periodic work of the types.
     pub fn poll(&mut self, now: &Poll<'_>) {
         self.maker.builder.set_time(Some(os::monotonic_nanos()));
-        for (_, one) in self.types.iter_mut() {
-            one.poll(&mut self.maker, now);
+        for (_, kind) in self.types.iter_mut() {
+            if let Some(work) = kind.periodic() {
+                work.poll(&mut self.maker, now);
+            }
         }
     }
 

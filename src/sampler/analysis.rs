@@ -19,7 +19,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::aggregator::Aggregator;
-use super::types::Poll;
+use super::types::{Poll, SampleSource};
 use super::{Delivery, Event, Session};
 use blocks::StackBlocks;
 use kept::KeptEvent;
@@ -374,8 +374,8 @@ impl Work {
             Work::RunTimeFiles => aggregator.maker.read_jit_files(),
             Work::Poll { elapsed, thinned } => aggregator.poll(&Poll { elapsed, pids, thinned }),
             Work::DropPages => aggregator.maker.table.images.drop_pages(),
-            Work::Stop => aggregator.types.iter_mut().for_each(|(_, one)| one.stop()),
-            Work::Release => aggregator.types.iter_mut().for_each(|(_, one)| one.release()),
+            Work::Stop => aggregator.sources().for_each(SampleSource::stop),
+            Work::Release => aggregator.sources().for_each(SampleSource::release),
         }
     }
 }

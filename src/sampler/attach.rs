@@ -126,7 +126,7 @@ impl Attacher {
             cpus,
             cpu_wide,
             clock: types.clock(),
-            switch_records: types.iter().any(|(_, one)| one.needs_switch_records()),
+            switch_records: types.iter().any(|(_, one)| one.program_needs().switch_records),
             filter: None,
         };
         attacher.resolve_sideband();

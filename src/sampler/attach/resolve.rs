@@ -141,7 +141,7 @@ impl Attacher {
         }
         let left_out = &self.types_left_out;
         let mut used = types.iter().filter(|(of, _)| !left_out.contains(of));
-        self.switch_records = used.any(|(_, one)| one.needs_switch_records());
+        self.switch_records = used.any(|(_, one)| one.program_needs().switch_records);
         match self.refused.first() {
             Some(first) if !others => Err(first.why.clone()),
             _ => {
@@ -153,7 +153,7 @@ impl Attacher {
 
     fn resolve_type(&mut self, of: usize, one: &mut dyn ProfileType) -> Result<(), Error> {
         // The clock is event 0 of a type that takes its samples.
-        let takes_clock = one.clock() == NeededClock::Nanoseconds;
+        let takes_clock = one.needs().clock == NeededClock::Nanoseconds;
         let mut events = Vec::new();
         self.or_restore(|attacher| {
             events = one.events(&mut EventTrial(attacher))?;

@@ -50,7 +50,7 @@ struct Attached {
 
 impl Unattached {
     fn new(types: &ProfileTypes) -> Unattached {
-        let may_have_programs = types.iter().any(|(_, kind)| kind.needs_thread_events());
+        let may_have_programs = types.iter().any(|(_, kind)| kind.program_needs().thread_events);
         Unattached { frames: may_have_programs.then(BpfFrames::read) }
     }
 

@@ -146,7 +146,7 @@ fn no_samples(ended: &Outcome<'_>, is_explained: bool) -> Option<RecordingNote> 
 /// Lost samples, their share, and the remedies.
 fn losses(ended: &Outcome<'_>) -> Vec<RecordingNote> {
     let Outcome { options, session, aggregator, covered, .. } = *ended;
-    let each_time = aggregator.types.iter().any(|(_, one)| one.counts_every_event());
+    let each_time = aggregator.types.count_every_event();
     let has_clock = aggregator.types.has_cpu_time();
     let mut notes = Vec::new();
     let Stats { samples: taken, lost, lost_records, .. } = session.stats();
@@ -267,7 +267,7 @@ fn why_empty(ended: &Outcome<'_>) -> EmptyCause {
         return EmptyCause::Interrupted;
     }
     if events.iter().any(|e| e.kind != EventKind::Clock) {
-        let types = aggregator.types.iter().filter(|(_, one)| one.counts_every_event());
+        let types = aggregator.types.iter().filter(|(_, one)| one.needs().every_event);
         let others = events.iter().filter(|e| e.kind != EventKind::OfType && !e.auxiliary);
         let others = others.map(|e| e.name.clone());
         let types = types.map(|(_, one)| one.name().noun().to_owned());

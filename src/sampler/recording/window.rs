@@ -212,7 +212,7 @@ impl Sources {
     /// True if a profile type still has work that belongs to the window.
     fn is_busy(&self, elapsed: Duration) -> bool {
         let idle = self.analysis.if_idle();
-        idle.map_or(self.is_polling, |aggregator| aggregator.is_busy(elapsed))
+        idle.map_or(self.is_polling, |mut aggregator| aggregator.is_busy(elapsed))
     }
 
     /// Requests periodic work that is due, of the samples before `until`.

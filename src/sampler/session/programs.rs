@@ -35,7 +35,7 @@ impl KernelPrograms {
         };
         let mut kernel = None;
         let mut programs = Vec::new();
-        for (of, one) in types.iter_mut().filter(|(_, one)| one.needs_thread_events()) {
+        for (of, one) in types.iter_mut().filter(|(_, one)| one.program_needs().thread_events) {
             // Read when the first type requires it.
             let kernel = kernel.get_or_insert_with(Btf::of_kernel);
             let Ok(kernel) = kernel else { break };

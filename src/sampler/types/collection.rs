@@ -1,6 +1,6 @@
 //! The profile types of a recording.
 
-use super::{ALL, NeededClock, ProfileType, Selection};
+use super::{ALL, NeededClock, Needs, ProfileType, SampleCounting, Selection};
 
 /// The profile type that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,22 +28,22 @@ impl ProfileTypes {
 
     /// The types that are not left out, with their indices.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &dyn ProfileType)> {
-        self.0.iter().enumerate().filter_map(|(of, one)| Some((of, one.as_deref()?)))
+        self.0.iter().enumerate().filter_map(|(index, kind)| Some((index, kind.as_deref()?)))
     }
 
     /// Like [`ProfileTypes::iter`], mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Box<dyn ProfileType>)> {
-        self.0.iter_mut().enumerate().filter_map(|(of, one)| Some((of, one.as_mut()?)))
+        self.0.iter_mut().enumerate().filter_map(|(index, kind)| Some((index, kind.as_mut()?)))
     }
 
     /// The type with this index, unless it was left out.
-    pub fn get_mut(&mut self, of: usize) -> Option<&mut Box<dyn ProfileType>> {
-        self.0.get_mut(of)?.as_mut()
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut Box<dyn ProfileType>> {
+        self.0.get_mut(index)?.as_mut()
     }
 
     /// Leaves out the type with this index.
-    pub fn leave_out(&mut self, of: usize) {
-        self.0[of] = None;
+    pub fn leave_out(&mut self, index: usize) {
+        self.0[index] = None;
     }
 
     /// The number of types.
@@ -56,30 +56,44 @@ impl ProfileTypes {
         self.len() == 0
     }
 
+    /// The requirements of each.
+    fn needs(&self) -> impl Iterator<Item = Needs> {
+        self.iter().map(|(_, kind)| kind.needs())
+    }
+
+    /// True if one of them records every event, regardless of `-F`.
+    pub fn count_every_event(&self) -> bool {
+        self.needs().any(|needs| needs.every_event)
+    }
+
     /// The clock that all of them can use.
     pub fn clock(&self) -> NeededClock {
-        self.iter().map(|(_, one)| one.clock()).max().unwrap_or_default()
+        self.needs().map(|needs| needs.clock).max().unwrap_or_default()
     }
 
     /// True if one of them records CPU time.
     pub fn has_cpu_time(&self) -> bool {
-        self.iter().any(|(_, one)| one.clock() == NeededClock::CpuTime)
+        self.needs().any(|needs| needs.clock == NeededClock::CpuTime)
     }
 
     /// True if one of them needs records about the target's processes even if no event is sampled.
     pub fn need_processes(&self) -> bool {
-        self.iter().any(|(_, one)| one.needs_processes())
+        self.needs().any(|needs| needs.processes)
     }
 
     /// True if the stacks of one of them are samples of the sample type `samples`; `alone`: nothing
     /// else is recorded.
     pub fn count_samples(&self, alone: bool) -> bool {
         let alone = alone && self.len() == 1;
-        self.iter().any(|(_, one)| one.counts_samples(alone))
+        self.needs().any(|needs| match needs.samples {
+            SampleCounting::Never => false,
+            SampleCounting::WithOthers => !alone,
+            SampleCounting::Always => true,
+        })
     }
 
     /// The arguments of `prof record` that record these types of a running process.
     pub fn arguments_for_process(&self) -> String {
-        self.iter().map(|(_, one)| one.arguments_for_process()).collect()
+        self.iter().map(|(_, kind)| kind.arguments_for_process()).collect()
     }
 }

@@ -1,8 +1,7 @@
 //! CPU time: samples of `cycles` or `cpu-clock`, which are counted like those of any event.
 
-use super::{End, NeededClock, ProfileType, Registered, SampleType, TypeStart, ValuesKnown};
-use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{Note, TypeName};
+use super::{NeededClock, Needs, ProfileType, Registered, SampleCounting, SampleType, ValuesKnown};
+use crate::sampler::TypeName;
 
 /// `-T cpu`.
 pub const REGISTERED: Registered = Registered {
@@ -25,17 +24,8 @@ impl ProfileType for CpuTime {
         Vec::new()
     }
 
-    fn clock(&self) -> NeededClock {
-        NeededClock::CpuTime
-    }
-
-    fn counts_samples(&self, _alone: bool) -> bool {
-        true
-    }
-
-    fn start(&mut self, _maker: &mut StackMaker, _start: &TypeStart<'_>) {}
-
-    fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<Note> {
-        Vec::new()
+    fn needs(&self) -> Needs {
+        let clock = NeededClock::CpuTime;
+        Needs { clock, samples: SampleCounting::Always, ..Needs::default() }
     }
 }

@@ -18,8 +18,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{
-    End, OptionGroup, OwnSamples, Poll, Preparation, ProfileType, Registered, SampleType,
-    Selection, Setup, TypeStart, ValuesKnown,
+    End, Needs, OptionGroup, OwnSamples, Periodic, Poll, Preparation, ProfileType, Registered,
+    SampleSource, SampleType, Selection, Setup, TypeStart, ValuesKnown,
 };
 use crate::sampler::notes::HeapNote;
 use crate::sampler::stack_maker::StackMaker;
@@ -92,8 +92,8 @@ impl ProfileType for Allocations {
         self.spec.sample_types().collect()
     }
 
-    fn needs_processes(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs { processes: true, ..Needs::default() }
     }
 
     fn arguments_for_process(&self) -> &'static str {
@@ -143,47 +143,16 @@ impl ProfileType for Allocations {
         self.stacks.model.set_columns(start.first);
     }
 
-    fn claims(&mut self, record: &Record<'_>) -> bool {
-        self.stacks.writers.record(record)
-    }
-
     fn record(&mut self, _maker: &mut StackMaker, record: &Record<'_>) {
         self.stacks.record(record);
     }
 
-    fn has_own_samples(&self) -> bool {
-        true
+    fn periodic(&mut self) -> Option<&mut dyn Periodic> {
+        Some(self)
     }
 
-    fn take_in(&mut self, maker: &mut StackMaker, until: u64, over: bool) {
-        if let Some(library) = &mut self.library {
-            library.take_in(&mut self.stacks, maker, until, over);
-        }
-    }
-
-    fn idle_ms(&mut self, _elapsed: Duration) -> i64 {
-        self.library.as_mut().map_or(i64::MAX, InProgram::idle_ms)
-    }
-
-    fn is_due(&self, _thinned: bool) -> bool {
-        self.library.is_some()
-    }
-
-    fn poll(&mut self, maker: &mut StackMaker, _now: &Poll<'_>) {
-        if let Some(library) = &mut self.library {
-            library.poll(maker);
-        }
-    }
-
-    fn stop(&mut self) {
-        if let Some(library) = &self.library {
-            library.set_active(false);
-        }
-    }
-
-    fn release(&mut self) {
-        let taken_out = self.library.as_mut().map_or_else(Vec::new, InProgram::take_out);
-        self.notes = taken_out.into_iter().map(Note::from).collect();
+    fn source(&mut self) -> Option<&mut dyn SampleSource> {
+        Some(self)
     }
 
     fn own_samples(&self) -> OwnSamples {
@@ -204,5 +173,44 @@ impl ProfileType for Allocations {
         }
         notes.extend(leaks.into_iter().map(Note::from));
         notes
+    }
+}
+
+impl Periodic for Allocations {
+    fn is_due(&self, _thinned: bool) -> bool {
+        self.library.is_some()
+    }
+
+    fn idle_ms(&mut self, _elapsed: Duration) -> i64 {
+        self.library.as_mut().map_or(i64::MAX, InProgram::idle_ms)
+    }
+
+    fn poll(&mut self, maker: &mut StackMaker, _now: &Poll<'_>) {
+        if let Some(library) = &mut self.library {
+            library.poll(maker);
+        }
+    }
+}
+
+impl SampleSource for Allocations {
+    fn claims(&mut self, record: &Record<'_>) -> bool {
+        self.stacks.writers.record(record)
+    }
+
+    fn take_in(&mut self, maker: &mut StackMaker, until: u64, over: bool) {
+        if let Some(library) = &mut self.library {
+            library.take_in(&mut self.stacks, maker, until, over);
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(library) = &self.library {
+            library.set_active(false);
+        }
+    }
+
+    fn release(&mut self) {
+        let taken_out = self.library.as_mut().map_or_else(Vec::new, InProgram::take_out);
+        self.notes = taken_out.into_iter().map(Note::from).collect();
     }
 }

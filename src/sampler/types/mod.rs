@@ -1,9 +1,10 @@
 //! Profile types: the values of `-T`. Each is one file behind one trait, and one line in [`ALL`].
 //!
-//! A recording calls its types in this order: first for their requirements
-//! ([`ProfileType::prepare`], [`ProfileType::load_program`], [`ProfileType::events`]); then for
-//! each of their samples and each record about processes, to add values to the profile; and at the
-//! end for the remaining values. It does not depend on any type by name.
+//! A recording calls its types in this order: first for their requirements ([`Needs`],
+//! [`ProfileType::prepare`], [`ProfileType::load_program`], [`ProfileType::events`]); then for each
+//! of their samples and each record about processes, to add values to the profile; and at the end
+//! for the remaining values. It does not depend on any type by name. What few types have is a trait
+//! of its own: [`Periodic`] work, and a [`SampleSource`].
 
 mod collection;
 mod cpu;
@@ -169,7 +170,7 @@ pub struct TypeStart<'a> {
     pub pids: &'a [i32],
 }
 
-/// The arguments of [`ProfileType::poll`].
+/// The arguments of [`Periodic::poll`].
 pub struct Poll<'a> {
     /// Time since sampling started.
     pub elapsed: Duration,
@@ -198,7 +199,45 @@ pub struct OwnSamples {
     pub lost: u64,
 }
 
-/// A profile type of a recording.
+/// The requirements of a profile type, which are known before anything is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The required clock.
+    pub clock: NeededClock,
+    /// Whether its stacks are samples.
+    pub samples: SampleCounting,
+    /// Records about the target's processes, even if no event is sampled.
+    pub processes: bool,
+    /// Every event, regardless of `-F`.
+    pub every_event: bool,
+}
+
+/// Whether the stacks of a profile type count in the sample type `samples`, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SampleCounting {
+    /// They do not.
+    #[default]
+    Never,
+    /// They do if anything else is recorded.
+    WithOthers,
+    /// They do.
+    Always,
+}
+
+/// The requirements of a profile type that depend on whether it has BPF programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProgramNeeds {
+    /// Events on the target's own threads, because they are too frequent on whole CPUs.
+    pub thread_events: bool,
+    /// Records of context switches.
+    pub switch_records: bool,
+}
+
+/// A profile type of a recording. The methods are in the order of their calls.
+///
+/// Most types have events: they implement [`events`](ProfileType::events),
+/// [`start`](ProfileType::start) to keep their columns, and [`sample`](ProfileType::sample), in
+/// addition to the first two. `types/tests.rs` is such a type.
 pub trait ProfileType: Send {
     /// Its name in messages: `block I/O`.
     fn name(&self) -> TypeName;
@@ -206,30 +245,9 @@ pub trait ProfileType: Send {
     /// Its sample types. Before [`ProfileType::events`], those without any failure.
     fn sample_types(&self) -> Vec<SampleType>;
 
-    /// The required clock.
-    fn clock(&self) -> NeededClock {
-        NeededClock::None
-    }
-
-    /// True if its stacks count in the sample type `samples`, too. `alone`: nothing else is
-    /// recorded.
-    fn counts_samples(&self, _alone: bool) -> bool {
-        false
-    }
-
-    /// True if it needs records about the target's processes even if no event is sampled.
-    fn needs_processes(&self) -> bool {
-        false
-    }
-
-    /// True if it records every event, regardless of `-F`.
-    fn counts_every_event(&self) -> bool {
-        false
-    }
-
-    /// The arguments of `prof record` that record it of a running process.
-    fn arguments_for_process(&self) -> &'static str {
-        ""
+    /// Its requirements.
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
     /// Prepares the type before a COMMAND starts.
@@ -256,15 +274,9 @@ pub trait ProfileType: Send {
         None
     }
 
-    /// After [`ProfileType::load_program`]: true if it needs events on the target's own threads,
-    /// because they are too frequent on whole CPUs.
-    fn needs_thread_events(&self) -> bool {
-        false
-    }
-
-    /// After [`ProfileType::load_program`]: true if it needs records of context switches.
-    fn needs_switch_records(&self) -> bool {
-        false
+    /// Its further requirements, without BPF programs until [`ProfileType::load_program`].
+    fn program_needs(&self) -> ProgramNeeds {
+        ProgramNeeds::default()
     }
 
     /// Its events; it may be called more than once, and the last result counts.
@@ -289,7 +301,7 @@ pub trait ProfileType: Send {
     fn describe(&self, _profile: &mut Profile, _first: bool) {}
 
     /// Called after sampling has started, when its sample types have columns.
-    fn start(&mut self, maker: &mut StackMaker, start: &TypeStart<'_>);
+    fn start(&mut self, _maker: &mut StackMaker, _start: &TypeStart<'_>) {}
 
     /// Handles a sample of its event number `event`; `weight`: the value in units of the event.
     fn sample(
@@ -301,24 +313,41 @@ pub trait ProfileType: Send {
     ) {
     }
 
-    /// True if a record about processes is for this type only.
-    fn claims(&mut self, _record: &Record<'_>) -> bool {
-        false
-    }
-
     /// Handles a record about processes, after `maker`.
     fn record(&mut self, _maker: &mut StackMaker, _record: &Record<'_>) {}
 
-    /// True if it has samples that do not belong to an event, for [`ProfileType::take_in`].
-    fn has_own_samples(&self) -> bool {
-        false
+    /// Its periodic work.
+    fn periodic(&mut self) -> Option<&mut dyn Periodic> {
+        None
     }
 
-    /// Adds its own samples from before `until` (`CLOCK_MONOTONIC`, nanoseconds); `over`: these are
-    /// the last.
-    fn take_in(&mut self, _maker: &mut StackMaker, _until: u64, _over: bool) {}
+    /// Its samples that do not belong to an event.
+    fn source(&mut self) -> Option<&mut dyn SampleSource> {
+        None
+    }
 
-    /// Milliseconds until [`ProfileType::poll`] is due; called before each wait.
+    /// Counts of samples so far that do not belong to an event.
+    fn own_samples(&self) -> OwnSamples {
+        OwnSamples::default()
+    }
+
+    /// The arguments of `prof record` that record it of a running process.
+    fn arguments_for_process(&self) -> &'static str {
+        ""
+    }
+
+    /// Adds the remaining values after the last event. Returns notes for the user.
+    fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<Note> {
+        Vec::new()
+    }
+}
+
+/// Work of a profile type that is not caused by an event.
+pub trait Periodic {
+    /// True if there is work; `thinned`: see [`Poll::thinned`].
+    fn is_due(&self, thinned: bool) -> bool;
+
+    /// Milliseconds until the work has to be done; called before each wait.
     fn idle_ms(&mut self, _elapsed: Duration) -> i64 {
         i64::MAX
     }
@@ -328,27 +357,24 @@ pub trait ProfileType: Send {
         false
     }
 
-    /// True if [`ProfileType::poll`] has something to do; `_thinned`: see [`Poll::thinned`].
-    fn is_due(&self, _thinned: bool) -> bool {
-        false
-    }
+    /// Does the work.
+    fn poll(&mut self, maker: &mut StackMaker, now: &Poll<'_>);
+}
 
-    /// Does periodic work.
-    fn poll(&mut self, _maker: &mut StackMaker, _now: &Poll<'_>) {}
+/// A source of samples other than events.
+pub trait SampleSource {
+    /// True if a record about processes is for this source only.
+    fn claims(&mut self, record: &Record<'_>) -> bool;
 
-    /// The window closes: stops its own samples.
-    fn stop(&mut self) {}
+    /// Adds its samples from before `until` (`CLOCK_MONOTONIC`, nanoseconds); `over`: these are the
+    /// last.
+    fn take_in(&mut self, maker: &mut StackMaker, until: u64, over: bool);
+
+    /// The window closes: stops it.
+    fn stop(&mut self);
 
     /// All events are stopped: releases the target.
-    fn release(&mut self) {}
-
-    /// Counts of [`ProfileType::take_in`] and [`ProfileType::poll`] so far.
-    fn own_samples(&self) -> OwnSamples {
-        OwnSamples::default()
-    }
-
-    /// Adds the remaining values after the last event. Returns notes for the user.
-    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Note>;
+    fn release(&mut self);
 }
 
 #[cfg(test)]

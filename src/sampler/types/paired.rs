@@ -17,7 +17,10 @@ use std::sync::Arc;
 
 use perf_event_open_sys::bindings as abi;
 
-use super::{End, EventTrial, KernelProgram, ProfileType, SampleType, TypeEvent, TypeStart};
+use super::{
+    End, EventTrial, KernelProgram, Needs, ProfileType, ProgramNeeds, SampleType, TypeEvent,
+    TypeStart,
+};
 use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::syscalls::{SyscallProgram, TimedCall, TracedCalls};
@@ -34,7 +37,7 @@ use timed_calls::TimedCalls;
 
 /// A profile type made of paired events.
 pub trait PairedType: Send {
-    /// See [`ProfileType::subject`].
+    /// See [`ProfileType::name`].
     const NAME: TypeName;
 
     /// The sample types: count, nanoseconds, and then others.
@@ -199,8 +202,8 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         self.paired.sample_types()
     }
 
-    fn counts_every_event(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs { every_event: true, ..Needs::default() }
     }
 
     fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Arc<dyn KernelProgram>> {
@@ -209,8 +212,8 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         self.program.clone().map(|program| program as Arc<dyn KernelProgram>)
     }
 
-    fn needs_thread_events(&self) -> bool {
-        self.program.is_none()
+    fn program_needs(&self) -> ProgramNeeds {
+        ProgramNeeds { thread_events: self.program.is_none(), ..ProgramNeeds::default() }
     }
 
     fn events(&mut self, trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {

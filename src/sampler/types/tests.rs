@@ -1,20 +1,21 @@
 //! An example profile type, recorded in a test: page faults, by the stack that caused them.
 //!
-//! A new type is a file like this one, and a line in [`ALL`](super::ALL).
+//! A new type is a file like this one, and a line in [`ALL`](super::ALL). Its options, if it has
+//! any, are a struct in its file, as in `lock.rs`, and a line in
+//! [`TypeOptions`](super::TypeOptions).
 
 use std::time::Duration;
 
 use perf_event_open_sys::bindings as abi;
 
 use super::{
-    End, EventTrial, ProfileType, ProfileTypes, Registered, SampleType, TypeEvent, TypeStart,
+    EventTrial, ProfileType, ProfileTypes, Registered, SampleType, TypeEvent, TypeStart,
     ValuesKnown,
 };
 use crate::sampler::events::EventKind;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{
-    EventSpec, Interrupts, Note, Observer, Options, Rate, StackMethod, Target, TypeName, Window,
-    record,
+    EventSpec, Interrupts, Observer, Options, Rate, StackMethod, Target, TypeName, Window, record,
 };
 use profile::Column;
 use sys::Error;
@@ -56,10 +57,6 @@ impl ProfileType for Faults {
 
     fn sample(&mut self, maker: &mut StackMaker, _event: usize, sample: &Sample<'_>, weight: u64) {
         maker.add_sample(sample, 0, &[(self.column, weight as i64)]);
-    }
-
-    fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<Note> {
-        Vec::new()
     }
 }
 

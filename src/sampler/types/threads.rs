@@ -5,13 +5,11 @@ mod now;
 mod round;
 mod snapshots;
 
-use std::time::Duration;
-
 use clap::Args;
 
 use super::{
-    End, EventTrial, OptionGroup, OwnSamples, Poll, Preparation, ProfileType, Registered,
-    SampleType, Setup, TypeEvent, TypeStart, ValuesKnown,
+    End, EventTrial, Needs, OptionGroup, OwnSamples, Periodic, Preparation, ProfileType,
+    Registered, SampleCounting, SampleType, Setup, TypeEvent, TypeStart, ValuesKnown,
 };
 use crate::sampler::notes::TypeNote;
 use crate::sampler::stack_maker::StackMaker;
@@ -84,12 +82,10 @@ impl ProfileType for Threads {
     }
 
     /// With several snapshots, the number of observations is not the number of threads.
-    fn counts_samples(&self, alone: bool) -> bool {
-        self.snapshots > 1 || !alone
-    }
-
-    fn needs_processes(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        let several = self.snapshots > 1;
+        let samples = if several { SampleCounting::Always } else { SampleCounting::WithOthers };
+        Needs { samples, processes: true, ..Needs::default() }
     }
 
     /// The number of threads is what a snapshot is about, and those that were created come behind.
@@ -143,22 +139,8 @@ impl ProfileType for Threads {
         }
     }
 
-    fn idle_ms(&mut self, elapsed: Duration) -> i64 {
-        self.taken.as_ref().map_or(i64::MAX, |taken| taken.idle_ms(elapsed))
-    }
-
-    fn is_busy(&self, elapsed: Duration) -> bool {
-        self.taken.as_ref().is_some_and(|taken| taken.is_busy(elapsed))
-    }
-
-    fn is_due(&self, _thinned: bool) -> bool {
-        self.taken.is_some()
-    }
-
-    fn poll(&mut self, maker: &mut StackMaker, now: &Poll<'_>) {
-        if let Some(taken) = &mut self.taken {
-            taken.step(maker, now.pids, now.elapsed);
-        }
+    fn periodic(&mut self) -> Option<&mut dyn Periodic> {
+        self.taken.as_mut().map(|taken| taken as &mut dyn Periodic)
     }
 
     fn own_samples(&self) -> OwnSamples {

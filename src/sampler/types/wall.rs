@@ -14,8 +14,9 @@ use perf_event_open_sys::bindings as abi;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    End, EventTrial, KernelProgram, NeededClock, OptionGroup, Poll, ProfileType, Registered,
-    SampleType, Selection, TypeEvent, TypeStart, ValuesKnown,
+    End, EventTrial, KernelProgram, NeededClock, Needs, OptionGroup, Periodic, Poll, ProfileType,
+    ProgramNeeds, Registered, SampleCounting, SampleType, Selection, TypeEvent, TypeStart,
+    ValuesKnown,
 };
 use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
@@ -154,12 +155,9 @@ impl ProfileType for Wall {
         vec![SampleType::nanoseconds("wall")]
     }
 
-    fn clock(&self) -> NeededClock {
-        NeededClock::Nanoseconds
-    }
-
-    fn counts_samples(&self, _alone: bool) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        let clock = NeededClock::Nanoseconds;
+        Needs { clock, samples: SampleCounting::Always, ..Needs::default() }
     }
 
     fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Arc<dyn KernelProgram>> {
@@ -169,12 +167,9 @@ impl ProfileType for Wall {
         Some(program)
     }
 
-    fn needs_thread_events(&self) -> bool {
-        self.program.is_none()
-    }
-
-    fn needs_switch_records(&self) -> bool {
-        self.program.is_none()
+    fn program_needs(&self) -> ProgramNeeds {
+        let without = self.program.is_none();
+        ProgramNeeds { thread_events: without, switch_records: without }
     }
 
     fn events(&mut self, trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {
@@ -219,15 +214,10 @@ impl ProfileType for Wall {
         }
     }
 
-    fn is_due(&self, thinned: bool) -> bool {
-        thinned && matches!(self.way, WallSource::Switches(_))
-    }
-
-    fn poll(&mut self, maker: &mut StackMaker, now: &Poll<'_>) {
-        if let WallSource::Switches(switches) = &mut self.way
-            && now.thinned
-        {
-            switches.read_long_waits(maker);
+    fn periodic(&mut self) -> Option<&mut dyn Periodic> {
+        match &mut self.way {
+            WallSource::Bpf(_) => None,
+            WallSource::Switches(switches) => Some(switches),
         }
     }
 
@@ -248,6 +238,18 @@ impl ProfileType for Wall {
             _ => {}
         }
         notes
+    }
+}
+
+impl Periodic for FromSwitches {
+    fn is_due(&self, thinned: bool) -> bool {
+        thinned
+    }
+
+    fn poll(&mut self, maker: &mut StackMaker, now: &Poll<'_>) {
+        if now.thinned {
+            self.read_long_waits(maker);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::now::note_missing;
 use super::round::{Round, ThreadCounting, ThreadsSeen};
 use crate::sampler::notes::TypeNote;
 use crate::sampler::stack_maker::StackMaker;
+use crate::sampler::types::{Periodic, Poll};
 use crate::sampler::{Note, Target, cgroup_directory, cgroup_processes};
 use profile::Column;
 use sys::{ThreadId, procfs};
@@ -58,7 +59,7 @@ impl Snapshots {
     }
 
     /// Milliseconds until the next step is due.
-    pub fn idle_ms(&self, elapsed: Duration) -> i64 {
+    fn ms_until_due(&self, elapsed: Duration) -> i64 {
         match (&self.round, self.due()) {
             // Threads that are waited for are sampled every 100 µs.
             (Some(_), _) => 1,
@@ -67,14 +68,9 @@ impl Snapshots {
         }
     }
 
-    /// True if the window must not close yet.
-    pub fn is_busy(&self, elapsed: Duration) -> bool {
-        self.wanted.is_some() && self.idle_ms(elapsed) <= 1
-    }
-
     /// Continues the snapshot in progress, or starts one that is due. The target's processes are
     /// `pids`, and those that they started.
-    pub fn step(&mut self, maker: &mut StackMaker, pids: &[i32], elapsed: Duration) {
+    fn step(&mut self, maker: &mut StackMaker, pids: &[i32], elapsed: Duration) {
         if let Some(round) = &mut self.round {
             if round.step(maker, 0) {
                 self.done();
@@ -142,5 +138,23 @@ impl Snapshots {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(note_missing(&self.seen));
         notes
+    }
+}
+
+impl Periodic for Snapshots {
+    fn is_due(&self, _thinned: bool) -> bool {
+        true
+    }
+
+    fn idle_ms(&mut self, elapsed: Duration) -> i64 {
+        self.ms_until_due(elapsed)
+    }
+
+    fn is_busy(&self, elapsed: Duration) -> bool {
+        self.wanted.is_some() && self.ms_until_due(elapsed) <= 1
+    }
+
+    fn poll(&mut self, maker: &mut StackMaker, now: &Poll<'_>) {
+        self.step(maker, now.pids, now.elapsed);
     }
 }
