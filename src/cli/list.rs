@@ -38,11 +38,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints the events that match `search`, of the machine and of these processes.
-///
-/// # Errors
-///
-/// No event matches, or there is no such process.
-pub fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
+fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
     if !pids.is_empty() {
         sampler::check_processes(pids)?;
     }

@@ -37,9 +37,6 @@ pub struct Args {
     /// Do not symbolize; 'prof symbolize FILE' does it later
     #[arg(long, help_heading = "Output")]
     no_symbolize: bool,
-    /// List events instead of recording, as `prof list`
-    #[arg(long, value_name = "SEARCH", num_args = 0..=1, hide = true)]
-    list: Option<Option<String>>,
     #[command(flatten)]
     verbosity: Verbosity,
 }
@@ -98,10 +95,6 @@ fn code_of(status: ExitStatus) -> u8 {
 
 /// Runs `prof record`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(search) = &args.list {
-        let search: Vec<String> = search.iter().cloned().collect();
-        return super::list::list(&search, &args.target.pid);
-    }
     // Before recording, so that an unwritable file is reported now.
     let mut output = Output::create(&args.output)?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;

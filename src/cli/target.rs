@@ -112,22 +112,6 @@ pub struct TargetArgs {
         help_heading = "Profile types"
     )]
     pub types: Vec<String>,
-    /// The options of the types.
-    #[command(flatten)]
-    pub type_options: TypeOptions,
-
-    /// Keep the time of each sample, for prof report --time and --over
-    ///
-    /// Takes 3 to 12 bytes of the file for each sample. Sums of the heap have no time.
-    #[arg(long, help_heading = "Profile types")]
-    pub timestamps: bool,
-    /// With --timestamps, keep at most N times [default: 10000000]
-    ///
-    /// Later samples are only aggregated.
-    #[arg(long, value_name = "N",
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000),
-          help_heading = "Profile types")]
-    pub max_samples: Option<u64>,
 
     /// Arguments for events.
     #[command(flatten)]
@@ -152,6 +136,24 @@ pub struct TargetArgs {
     /// The same as the modifier P after each event, as in -e cycles:P.
     #[arg(long, help_heading = "Events")]
     pub precise: bool,
+
+    /// The options of the profile types: the sections of the help are in the order of their first
+    /// options.
+    #[command(flatten)]
+    pub type_options: TypeOptions,
+
+    /// Keep the time of each sample, for prof report --time and --over
+    ///
+    /// Takes 3 to 12 bytes of the file for each sample. Sums of the heap have no time.
+    #[arg(long, help_heading = "Profile types")]
+    pub timestamps: bool,
+    /// With --timestamps, keep at most N times [default: 10000000]
+    ///
+    /// Later samples are only aggregated.
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000),
+          help_heading = "Profile types")]
+    pub max_samples: Option<u64>,
 
     /// Unwinding of stacks: auto, fp, dwarf[,BYTES] or none [default: auto]
     #[arg(

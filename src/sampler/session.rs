@@ -278,11 +278,6 @@ impl Session {
         &self.attacher.notes
     }
 
-    /// True if kernel code is sampled.
-    pub fn has_kernel(&self) -> bool {
-        self.attacher.features.kernel
-    }
-
     /// The counters so far. Losses that both the kernel's counters and its records report count
     /// once: some records are read after [`Session::stop`].
     pub fn stats(&self) -> Stats {

@@ -25,8 +25,8 @@ use Reg::{R0, R1, R2, R6, R10};
 /// Maximum number of processes in the kernel's filter.
 const MAX_PROCESSES: u32 = 1 << 17;
 
-/// The PID of the idle thread, which no process has: its value is 1 if a process is missing.
-const MISSING: i32 = 0;
+/// The PID of the idle thread, which no process has: its value is 1 if there was no room for a process.
+const OVERFLOW_KEY: i32 = 0;
 
 /// Offset of a value on the stack.
 const VALUE: i16 = -24;
@@ -55,7 +55,7 @@ impl SampleFilter {
 
     fn with_room(kernel: &Btf, entries: u32) -> io::Result<SampleFilter> {
         let processes = Map::new(MapKind::Hash, EntrySize::by_number(4), entries)?;
-        processes.insert(&MISSING.to_ne_bytes(), &0_u32.to_ne_bytes())?;
+        processes.insert(&OVERFLOW_KEY.to_ne_bytes(), &0_u32.to_ne_bytes())?;
         let forks = on_fork(&processes, kernel.field("task_struct", &["tgid"])?);
         let mut forks = Programs::load(kernel, &[("sched_process_fork", forks)])?;
         let program = syscall::load_for_samples("prof_filter", &filter_only(&processes))?;
@@ -86,13 +86,13 @@ impl SampleFilter {
     /// True if there was room for all processes, and each event drops the samples of others.
     pub fn is_complete(&self) -> bool {
         let mut value = [0; 8];
-        let read = self.processes.get(&MISSING.to_ne_bytes(), &mut value, 1);
+        let read = self.processes.get(&OVERFLOW_KEY.to_ne_bytes(), &mut value, 1);
         read.is_ok() && value == [0; 8]
     }
 
     fn admit_all(&self) {
         // The key has a value, so there is room.
-        let _ = self.processes.set(&MISSING.to_ne_bytes(), &1_u32.to_ne_bytes());
+        let _ = self.processes.set(&OVERFLOW_KEY.to_ne_bytes(), &1_u32.to_ne_bytes());
     }
 }
 
@@ -117,7 +117,7 @@ pub fn drop_others(c: &mut BpfCode, processes: &Map) {
     c.jump_if_value(If::Equal, R1, 0, no);
     c.jump(yes);
     c.put(unknown);
-    c.store_value(AccessSize::Word, R10, KEY, MISSING);
+    c.store_value(AccessSize::Word, R10, KEY, OVERFLOW_KEY);
     snippets::look_up(c, processes, no);
     c.load(AccessSize::Word, R1, R0, 0);
     c.jump_if_value(If::Differ, R1, 0, yes);
@@ -143,7 +143,7 @@ fn on_fork(processes: &Map, tgid: i16) -> Vec<u64> {
     c.store_value(AccessSize::Word, R10, VALUE, 1);
     snippets::update(&mut c, processes, VALUE);
     c.jump_if_value(If::Equal, R0, 0, out);
-    c.store_value(AccessSize::Word, R10, KEY, MISSING);
+    c.store_value(AccessSize::Word, R10, KEY, OVERFLOW_KEY);
     snippets::look_up(&mut c, processes, out);
     c.op_value(AluOp::Mov, R2, 1);
     c.store(AccessSize::Word, R0, 0, R2);
@@ -195,7 +195,7 @@ mod tests {
         let after = ended(shell);
         assert_eq!((value(&filter, before), value(&filter, after)), (None, Some(1)));
         assert!(filter.processes.entries().count() >= 4, "its children's children, too");
-        assert_eq!(value(&filter, MISSING), Some(0));
+        assert_eq!(value(&filter, OVERFLOW_KEY), Some(0));
     }
 
     #[test]
@@ -204,6 +204,6 @@ mod tests {
         filter.insert(std::process::id() as i32);
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert_eq!(value(&filter, MISSING), Some(1));
+        assert_eq!(value(&filter, OVERFLOW_KEY), Some(1));
     }
 }

@@ -39,7 +39,7 @@ mod thread {
     /// Time at which it was woken; 0: it was not.
     pub const WOKEN: i16 = 8;
     /// Number of its [`super::ThreadState`], or [`super::UNKNOWN`].
-    pub const DOES: i16 = 16;
+    pub const STATE: i16 = 16;
     /// `NEW`, or [`super::snippets::AWAITED`].
     pub const FLAGS: i16 = 20;
     /// Its process ID.
@@ -176,7 +176,7 @@ impl SchedProgram {
             value[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
         };
         set(thread::SINCE, &since.to_ne_bytes());
-        set(thread::DOES, &state.map_or(UNKNOWN, |s| s as i32).to_ne_bytes());
+        set(thread::STATE, &state.map_or(UNKNOWN, |s| s as i32).to_ne_bytes());
         set(thread::FLAGS, &(i32::from(awaited) * snippets::AWAITED).to_ne_bytes());
         set(thread::PROCESS, &of.pid.to_ne_bytes());
         self.threads.insert(&of.tid.to_ne_bytes(), &value)
@@ -189,12 +189,12 @@ impl SchedProgram {
             let tid = i32::from_ne_bytes(*key.first_chunk().expect("a key of the map's size"));
             let times = ThreadTimes::of_value(tid, &value).expect("a value of the map's size");
             let number = |at| number(&value, at).expect("a value of the map's size");
-            let does = number(thread::DOES) as u32;
-            let flags = number(thread::DOES) >> 32;
+            let state = number(thread::STATE) as u32;
+            let flags = number(thread::STATE) >> 32;
             if tid == IDLE.tid || flags as i32 & snippets::AWAITED != 0 {
                 continue;
             }
-            let state = state_of(does.into());
+            let state = state_of(state.into());
             let last =
                 LastState { state, since: number(thread::SINCE), woken: number(thread::WOKEN) };
             found.push((times, last));

@@ -35,7 +35,7 @@ const HOLD: i32 = 400_000;
 const GAP: i32 = 3_000_000;
 
 /// Maximum number of checks whether it is traced in that time.
-const LOOKS: i32 = 4000;
+const MAX_CHECKS: i32 = 4000;
 
 /// Results of calls that the kernel restarts: -516 to -512 (`linux/errno.h`).
 const LAST_RESTART: i32 = 516;
@@ -254,7 +254,7 @@ impl<'a> StopProgram<'a> {
         c.jump_if_value(If::Less, R2, GAP, out);
         c.store(AccessSize::Long, R7, shared::SINCE, R8);
         c.store(AccessSize::Long, R7, shared::HELD, R9);
-        c.op_value(AluOp::Mov, R9, LOOKS);
+        c.op_value(AluOp::Mov, R9, MAX_CHECKS);
         c.put(again);
         c.load(AccessSize::Word, R1, R6, self.ptrace);
         c.jump_if_value(If::Differ, R1, 0, traced);

@@ -69,9 +69,37 @@ pub struct ThreadSet<'a> {
     pub fields: &'a Fields,
 }
 
-/// A field of a new thread's value: its offset, its size, and its content (a register or a
-/// constant).
-pub type Set = (i16, AccessSize, Result<Reg, i32>);
+/// A field of a new thread's value.
+#[derive(Clone, Copy)]
+pub struct NewField {
+    /// Its offset.
+    pub offset: i16,
+    /// Its size.
+    pub size: AccessSize,
+    /// Its content.
+    pub content: Content,
+}
+
+/// The content of a [`NewField`].
+#[derive(Clone, Copy)]
+pub enum Content {
+    /// That of a register.
+    Register(Reg),
+    /// A constant.
+    Constant(i32),
+}
+
+impl NewField {
+    /// A field with the content of a register.
+    pub fn register(offset: i16, size: AccessSize, register: Reg) -> NewField {
+        NewField { offset, size, content: Content::Register(register) }
+    }
+
+    /// A field with a constant.
+    pub fn constant(offset: i16, size: AccessSize, number: i32) -> NewField {
+        NewField { offset, size, content: Content::Constant(number) }
+    }
+}
 
 impl ThreadSet<'_> {
     /// Offset of a new value on the stack.
@@ -80,14 +108,15 @@ impl ThreadSet<'_> {
     }
 
     /// Adds the thread whose ID is at [`KEY`]. `R0` = 0 if there is room.
-    pub fn add(&self, c: &mut BpfCode, fields: &[Set]) {
+    pub fn add(&self, c: &mut BpfCode, fields: &[NewField]) {
         for at in (0..self.size).step_by(8) {
             c.store_value(AccessSize::Long, R10, self.value() + at, 0);
         }
-        for &(at, size, value) in fields {
-            match value {
-                Ok(reg) => c.store(size, R10, self.value() + at, reg),
-                Err(number) => c.store_value(size, R10, self.value() + at, number),
+        for &NewField { offset, size, content } in fields {
+            let at = self.value() + offset;
+            match content {
+                Content::Register(register) => c.store(size, R10, at, register),
+                Content::Constant(number) => c.store_value(size, R10, at, number),
             }
         }
         snippets::update(c, self.threads, self.value());
@@ -95,7 +124,7 @@ impl ThreadSet<'_> {
 
     /// `sched_wakeup_new(thread)`, in the thread that started it: adds it. `R8` has the time, `R1`
     /// its process ID.
-    pub fn on_new_thread(&self, fields: &[Set]) -> Vec<u64> {
+    pub fn on_new_thread(&self, fields: &[NewField]) -> Vec<u64> {
         let mut c = BpfCode::default();
         let out = c.label();
         c.load(AccessSize::Long, R6, R1, 0);

@@ -25,7 +25,7 @@ impl Feature {
     }
 }
 
-/// Its name.
+/// The name in messages.
 impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -36,7 +36,7 @@ pub enum EventNote {
     NotPrecise(String),
     /// An event is sampled less precisely than the best machines allow.
     LessPrecise {
-        /// Its name.
+        /// The event, by its name.
         event: String,
         /// Its precision.
         precision: u8,

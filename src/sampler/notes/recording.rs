@@ -41,7 +41,7 @@ pub enum RecordingNote {
     Outlived {
         /// One of them.
         pid: i32,
-        /// Its name.
+        /// The name of that process, unless it has ended.
         name: Option<String>,
         /// Their number.
         processes: usize,

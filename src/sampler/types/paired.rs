@@ -146,8 +146,6 @@ pub enum PairMark {
         /// The object for which it waits, as in [`PairMark::Release`].
         object: u64,
     },
-    /// A call has ended, as reported by BPF programs.
-    Call(TimedCall),
     /// An operation ends.
     End {
         /// The key that connects it to its beginning.
@@ -165,7 +163,15 @@ pub enum PairMark {
 }
 
 /// Decodes a sample of an event; `None`: it neither begins nor ends an operation.
-pub type PairReader = Box<dyn Fn(&Sample<'_>) -> Option<PairMark> + Send>;
+pub type MarkReader = Box<dyn Fn(&Sample<'_>) -> Option<PairMark> + Send>;
+
+/// The meaning of the samples of a paired event.
+pub enum PairReader {
+    /// They begin or end operations.
+    Marks(MarkReader),
+    /// Calls that have ended, as reported by BPF programs.
+    Calls,
+}
 
 /// An event that begins or ends an operation.
 pub struct PairedEvent {
@@ -230,13 +236,18 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
     }
 
     fn sample(&mut self, maker: &mut StackMaker, event: usize, sample: &Sample<'_>, _weight: u64) {
-        match (self.readers[event])(sample) {
-            Some(PairMark::Call(call)) => {
-                let tags = self.paired.tags_of_call(&call);
-                self.calls.call(maker, &mut self.pairs, sample, &call, &tags);
+        match &self.readers[event] {
+            PairReader::Marks(read) => {
+                if let Some(mark) = read(sample) {
+                    self.pairs.mark(maker, sample, &mark);
+                }
             }
-            Some(mark) => self.pairs.mark(maker, sample, &mark),
-            None => {}
+            PairReader::Calls => {
+                if let Some(call) = TimedCall::parse(sample.raw) {
+                    let tags = self.paired.tags_of_call(&call);
+                    self.calls.call(maker, &mut self.pairs, sample, &call, &tags);
+                }
+            }
         }
     }
 
@@ -278,7 +289,7 @@ pub type TracepointName = (&'static str, &'static str);
 pub fn beginning(
     name: TracepointName,
     filter: Option<&str>,
-    reader: impl FnOnce(&Tracepoint) -> io::Result<PairReader>,
+    reader: impl FnOnce(&Tracepoint) -> io::Result<MarkReader>,
 ) -> Result<PairedEvent, Error> {
     let (system, name) = name;
     let full = format!("{system}:{name}");
@@ -287,7 +298,7 @@ pub fn beginning(
         _ => Error::from(refusal(&e, Wanted::Tracefs(full.clone()))),
     };
     let found = Tracepoint::find(system, name).map_err(refused)?;
-    let read = reader(&found).map_err(refused)?;
+    let read = PairReader::Marks(reader(&found).map_err(refused)?);
     let spec = EventSpec::plain(&full, EventKind::OfType, abi::PERF_TYPE_TRACEPOINT, found.id);
     let filter = filter.map(str::to_owned);
     Ok(PairedEvent {
@@ -300,7 +311,7 @@ pub fn beginning(
 pub fn ending(
     name: TracepointName,
     filter: Option<&str>,
-    reader: impl FnOnce(&Tracepoint) -> io::Result<PairReader>,
+    reader: impl FnOnce(&Tracepoint) -> io::Result<MarkReader>,
 ) -> Result<PairedEvent, Error> {
     let event = beginning(name, filter, reader)?;
     Ok(PairedEvent { spec: EventSpec { stack: false, ..event.spec }, ..event })
@@ -311,7 +322,7 @@ pub fn timed(name: &str) -> PairedEvent {
     let config = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);
     let spec = EventSpec::plain(name, EventKind::OfType, abi::PERF_TYPE_SOFTWARE, config);
     let spec = EventSpec { raw: true, anywhere: true, most_dump: COPY_OF_CHOSEN, ..spec };
-    PairedEvent { spec, read: Box::new(|sample| TimedCall::parse(sample.raw).map(PairMark::Call)) }
+    PairedEvent { spec, read: PairReader::Calls }
 }
 
 /// The key of operations of which a thread has only one at a time.

@@ -3,7 +3,7 @@
 use super::{IDLE, SchedProgram, UNKNOWN, thread};
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use crate::sampler::bpf::snippets::{self, CONTEXT, ChoiceRegisters, KEY};
-use crate::sampler::bpf::thread_set::{Set, ThreadScope, ThreadSet};
+use crate::sampler::bpf::thread_set::{NewField, ThreadScope, ThreadSet};
 use crate::sampler::thread_state;
 use profile::ThreadState;
 
@@ -30,12 +30,12 @@ pub struct WaitPrograms<'a> {
 
 /// The value of a thread that starts at the time in register `since`; register `pid` has its
 /// process ID.
-fn new_value(since: Reg, pid: Reg, state: ThreadState, flags: i32) -> [Set; 4] {
+fn new_value(since: Reg, pid: Reg, state: ThreadState, flags: i32) -> [NewField; 4] {
     [
-        (thread::SINCE, AccessSize::Long, Ok(since)),
-        (thread::DOES, AccessSize::Word, Err(state as i32)),
-        (thread::FLAGS, AccessSize::Word, Err(flags)),
-        (thread::PROCESS, AccessSize::Word, Ok(pid)),
+        NewField::register(thread::SINCE, AccessSize::Long, since),
+        NewField::constant(thread::STATE, AccessSize::Word, state as i32),
+        NewField::constant(thread::FLAGS, AccessSize::Word, flags),
+        NewField::register(thread::PROCESS, AccessSize::Word, pid),
     ]
 }
 
@@ -105,7 +105,7 @@ impl WaitPrograms<'_> {
         c.put(disk);
         c.op_value(AluOp::Mov, R2, ThreadState::Uninterruptible as i32);
         c.put(set);
-        c.store(AccessSize::Word, R7, thread::DOES, R2);
+        c.store(AccessSize::Word, R7, thread::STATE, R2);
         c.put(out);
         c.exit();
         c.finish()
@@ -120,7 +120,7 @@ impl WaitPrograms<'_> {
         c.op(AluOp::Mov, R9, R0);
         self.find(&mut c, known, out, ThreadState::Sleeping);
         c.put(known);
-        c.load(AccessSize::Word, R6, R7, thread::DOES);
+        c.load(AccessSize::Word, R6, R7, thread::STATE);
         c.jump_if_value(If::Equal, R6, ThreadState::Running as i32, out);
         self.now(&mut c, out);
         c.jump_if_value(If::Differ, R6, UNKNOWN, has_state);
@@ -152,7 +152,7 @@ impl WaitPrograms<'_> {
         c.add_to(R7, thread::ALL + 8, R2, R3);
         c.store(AccessSize::Long, R7, thread::SINCE, R8);
         c.store_value(AccessSize::Long, R7, thread::WOKEN, 0);
-        c.store_value(AccessSize::Word, R7, thread::DOES, ThreadState::Running as i32);
+        c.store_value(AccessSize::Word, R7, thread::STATE, ThreadState::Running as i32);
         let registers = ChoiceRegisters { now: R8, took: R9, control: R6 };
         snippets::choose(&mut c, &self.maps.control, registers, None, out);
         c.store(AccessSize::Long, R10, RAW + 24, R4);
@@ -172,7 +172,7 @@ impl WaitPrograms<'_> {
         snippets::look_up(&mut c, &self.maps.threads, out);
         c.op(AluOp::Mov, R7, R0);
         // A thread that is woken before it has stopped keeps running.
-        c.load(AccessSize::Word, R1, R7, thread::DOES);
+        c.load(AccessSize::Word, R1, R7, thread::STATE);
         c.jump_if_value(If::Equal, R1, ThreadState::Running as i32, out);
         c.load(AccessSize::Long, R1, R7, thread::WOKEN);
         c.jump_if_value(If::Differ, R1, 0, out);
@@ -215,7 +215,7 @@ impl WaitPrograms<'_> {
         c.load(AccessSize::Word, R1, R7, thread::FLAGS);
         c.jump_if_value(If::Differ, R1, snippets::AWAITED, out);
         c.store_value(AccessSize::Word, R7, thread::FLAGS, 0);
-        c.store_value(AccessSize::Word, R7, thread::DOES, ThreadState::Running as i32);
+        c.store_value(AccessSize::Word, R7, thread::STATE, ThreadState::Running as i32);
         c.call(Helper::KtimeGetNs);
         c.store(AccessSize::Long, R7, thread::SINCE, R0);
         c.put(out);

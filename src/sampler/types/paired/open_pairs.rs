@@ -75,6 +75,7 @@ struct Missed {
 }
 
 /// The open operations of one profile type, and the columns of their values.
+#[derive(Default)]
 pub struct OpenPairs {
     /// The column of the count; those of the time and of other values follow.
     first: Column,
@@ -84,20 +85,6 @@ pub struct OpenPairs {
     spare: Vec<PendingStack>,
     labels: FxHashMap<(LabelSetId, Tags), LabelSetId>,
     missed: Missed,
-}
-
-impl Default for OpenPairs {
-    fn default() -> OpenPairs {
-        OpenPairs {
-            first: Column::default(),
-            has_amount: false,
-            open: FxHashMap::default(),
-            released: FxHashMap::default(),
-            spare: Vec::new(),
-            labels: FxHashMap::default(),
-            missed: Missed::default(),
-        }
-    }
 }
 
 impl OpenPairs {
@@ -129,7 +116,6 @@ impl OpenPairs {
                 let object = Object { pid: sample.pid, address: object };
                 self.release(object, Release { time: sample.time, tid: sample.tid, stack });
             }
-            PairMark::Call(_) => {}
         }
     }
 
