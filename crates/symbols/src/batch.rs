@@ -156,7 +156,7 @@ fn tasks(groups: &[AddressGroup], sources: &[NameSource], jobs: usize) -> Vec<Ta
         }
         let shares = match &sources[group] {
             _ if addresses.is_empty() => Vec::new(),
-            NameSource::Elf(layers, _) => partition::of(layers, addresses, jobs),
+            NameSource::Elf(layers, _) => partition::shares(layers, addresses, jobs),
             _ => vec![addresses],
         };
         tasks.extend(shares.into_iter().map(|addresses| Task { group, addresses }));
@@ -412,12 +412,12 @@ mod tests {
         }
         let mut requested: Vec<_> = (0..6).map(|i| vec![LocationId(i)]).collect();
         requested[3].clear();
-        let of = |most| -> Vec<Vec<usize>> {
+        let mappings = |most| -> Vec<Vec<usize>> {
             let rounds = rounds(&profile, requested.clone(), most);
             rounds.iter().map(|round| round.iter().map(|&(mapping, _)| mapping).collect()).collect()
         };
-        assert_eq!(of(1), [vec![0, 2], vec![1, 5], vec![4]]);
-        assert_eq!(of(2), [vec![0, 1, 2, 5], vec![4]]);
-        assert_eq!(of(100), [vec![0, 1, 2, 4, 5]]);
+        assert_eq!(mappings(1), [vec![0, 2], vec![1, 5], vec![4]]);
+        assert_eq!(mappings(2), [vec![0, 1, 2, 5], vec![4]]);
+        assert_eq!(mappings(100), [vec![0, 1, 2, 4, 5]]);
     }
 }

@@ -85,8 +85,8 @@ fn by_all_entries(frames: &Frames<'_>, bases: &BaseAddresses, addresses: &[u64])
         let Ok(entry) = partial.parse(EhFrame::cie_from_offset) else { continue };
         let range = entry.initial_address()..entry.end_address();
         let first = order.partition_point(|&i| addresses[i] < range.start);
-        let of_it = order[first..].iter().take_while(|&&i| addresses[i] < range.end);
-        of_it.for_each(|&i| ranges[i] = Some(range.clone()));
+        let inside = order[first..].iter().take_while(|&&i| addresses[i] < range.end);
+        inside.for_each(|&i| ranges[i] = Some(range.clone()));
     }
     ranges
 }

@@ -339,8 +339,8 @@ impl Debuginfod {
         let client = self.client.clone();
         let transfer = Arc::new(Transfer { url, max_size: wanted.max_size, ..Transfer::default() });
         let (sender, result) = mpsc::channel();
-        let its = transfer.clone();
-        let work = move || drop(sender.send(client.transfer(&its, into)));
+        let in_thread = transfer.clone();
+        let work = move || drop(sender.send(client.transfer(&in_thread, into)));
         self.client.show(&transfer, 0, None);
         let thread = std::thread::Builder::new().name("debuginfod".into()).spawn(work);
         let result = match thread {

@@ -276,8 +276,8 @@ impl<'a> ElfResolver<'a> {
         for layer in layers {
             let requested: Vec<u64> = left.iter().map(|&i| addresses[i]).collect();
             let symbols = self.symbols_at(layer, &requested);
-            let of_each = left.iter().copied().zip(symbols);
-            found.extend(of_each.filter_map(|(i, symbol)| Some((i, symbol?))));
+            let indexed = left.iter().copied().zip(symbols);
+            found.extend(indexed.filter_map(|(i, symbol)| Some((i, symbol?))));
             let named: FxHashSet<usize> = found.iter().map(|(i, _)| *i).collect();
             left.retain(|i| !named.contains(i));
         }

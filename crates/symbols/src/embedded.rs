@@ -23,8 +23,8 @@ impl Binary {
     /// it, or above `limit` bytes.
     pub fn embedded_source(&self, path: &str, limit: usize) -> Option<Vec<u8>> {
         self.layers().iter().find_map(|layer| {
-            in_layer(layer, &mut |of, text| {
-                let found = text.len() <= limit && is_same(&of.path()?, path);
+            in_layer(layer, &mut |file, text| {
+                let found = text.len() <= limit && is_same(&file.path()?, path);
                 found.then(|| text.to_vec())
             })
         })
@@ -32,8 +32,8 @@ impl Binary {
 }
 
 /// True if two paths are equal by text alone, without what `..` leads out of.
-fn is_same(one: &str, other: &str) -> bool {
-    one.starts_with('/') == other.starts_with('/') && parts_of(one) == parts_of(other)
+fn is_same(a: &str, b: &str) -> bool {
+    a.starts_with('/') == b.starts_with('/') && parts_of(a) == parts_of(b)
 }
 
 fn parts_of(path: &str) -> Vec<&str> {
@@ -49,13 +49,13 @@ fn parts_of(path: &str) -> Vec<&str> {
 }
 
 /// A file of a line table.
-struct OfTable<'a, 'h> {
+struct TableFile<'a, 'h> {
     header: &'h LineProgramHeader<Slice<'a>>,
     file: &'h FileEntry<Slice<'a>>,
     strings: &'h Strings<'a>,
 }
 
-impl OfTable<'_, '_> {
+impl TableFile<'_, '_> {
     /// Its path: below its directory, below the directory of the compiler.
     fn path(&self) -> Option<String> {
         let text =
@@ -74,7 +74,7 @@ impl OfTable<'_, '_> {
 
 /// Sections with the texts of line tables.
 struct Strings<'a> {
-    of_lines: DebugLineStr<Slice<'a>>,
+    line_strings: DebugLineStr<Slice<'a>>,
     others: DebugStr<Slice<'a>>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Strings<'a> {
     fn text(&self, value: AttributeValue<Slice<'a>>) -> Option<Slice<'a>> {
         match value {
             AttributeValue::String(text) => Some(text),
-            AttributeValue::DebugLineStrRef(at) => self.of_lines.get_str(at).ok(),
+            AttributeValue::DebugLineStrRef(at) => self.line_strings.get_str(at).ok(),
             AttributeValue::DebugStrRef(at) => self.others.get_str(at).ok(),
             _ => None,
         }
@@ -92,7 +92,7 @@ impl<'a> Strings<'a> {
 /// Calls `take` with each file of a layer that has text, until it returns a result.
 fn in_layer<T>(
     layer: &Layer,
-    take: &mut dyn FnMut(&OfTable<'_, '_>, &[u8]) -> Option<T>,
+    take: &mut dyn FnMut(&TableFile<'_, '_>, &[u8]) -> Option<T>,
 ) -> Option<T> {
     if !layer.debug_info {
         return None;
@@ -103,16 +103,16 @@ fn in_layer<T>(
 
 fn in_line_tables<T>(
     layer: &Layer,
-    take: &mut dyn FnMut(&OfTable<'_, '_>, &[u8]) -> Option<T>,
+    take: &mut dyn FnMut(&TableFile<'_, '_>, &[u8]) -> Option<T>,
 ) -> Option<T> {
     let memory = SectionMemory::default();
     let object = memory.parse(&layer.file)?;
     let section = |id: SectionId| memory.section(&object, Some(id.name())).ok();
     // Only tables of DWARF 5 refer to it.
-    let of_lines = section(SectionId::DebugLineStr).filter(|section| !section.is_empty())?;
+    let line_strings = section(SectionId::DebugLineStr).filter(|section| !section.is_empty())?;
     let lines = section(SectionId::DebugLine)?;
     let others = DebugStr::from(section(SectionId::DebugStr)?);
-    let strings = Strings { of_lines: DebugLineStr::from(of_lines), others };
+    let strings = Strings { line_strings: DebugLineStr::from(line_strings), others };
     let endian = lines.endian();
     let tables = DebugLine::new(lines.slice(), endian);
     let mut at = 0;
@@ -123,8 +123,8 @@ fn in_line_tables<T>(
             for file in header.file_names().iter().filter(|_| header.file_has_source()) {
                 let text = file.source().and_then(|value| strings.text(value));
                 let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
-                let of = OfTable { header, file, strings: &strings };
-                let found = take(&of, text.slice());
+                let entry = TableFile { header, file, strings: &strings };
+                let found = take(&entry, text.slice());
                 if found.is_some() {
                     return found;
                 }

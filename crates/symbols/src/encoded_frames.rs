@@ -150,7 +150,7 @@ impl EncodedFrames {
     }
 
     /// True if these are the frames of `addresses`.
-    pub fn answer(&self, addresses: &[u64]) -> bool {
+    pub fn is_answer_to(&self, addresses: &[u64]) -> bool {
         self.len() == addresses.len()
             && addresses.iter().enumerate().all(|(i, &address)| self.address(i) == address)
     }

@@ -58,7 +58,7 @@ impl<'a> Table<'a> {
     }
 
     /// The 32-bit field number `n` of a function.
-    fn of(&self, function: &Function, n: usize) -> Option<u32> {
+    fn field(&self, function: &Function, n: usize) -> Option<u32> {
         self.table.field_of(self.file, function, n)
     }
 
@@ -68,7 +68,7 @@ impl<'a> Table<'a> {
         address: u64,
         resolved: &mut AddressFrames,
     ) -> Option<SymbolFrame> {
-        let name = self.text_at(self.table.parts().names, self.of(function, 0)?)?;
+        let name = self.text_at(self.table.parts().names, self.field(function, 0)?)?;
         let name = resolved.strings.intern(name);
         let (file, line) = self.line(function, address).unwrap_or(("", 0));
         let file = if line > 0 { resolved.strings.intern(file) } else { StrId::EMPTY };
@@ -89,20 +89,20 @@ impl<'a> Table<'a> {
         const FILES: usize = 4;
         const LINES: usize = 5;
         const FURTHER: usize = 6;
-        let tables = self.of(function, FURTHER)? as usize;
+        let tables = self.field(function, FURTHER)? as usize;
         if tables > INLINED {
             let first = match self.table.version() {
                 Version::Go1_2 => 8,
                 Version::Go1_16 | Version::Go1_18 => 9,
                 Version::Go1_20 => 10,
             };
-            let table = self.of(function, first + INLINED)?;
+            let table = self.field(function, first + INLINED)?;
             if table > 0 && self.value(table, function, address)? >= 0 {
                 return None;
             }
         }
-        let line = self.value(self.of(function, LINES)?, function, address)?;
-        let file = self.value(self.of(function, FILES)?, function, address)?;
+        let line = self.value(self.field(function, LINES)?, function, address)?;
+        let file = self.value(self.field(function, FILES)?, function, address)?;
         let line = u32::try_from(line).ok()?;
         let file = u32::try_from(file).ok()?;
         let Parts { units, files, .. } = self.table.parts();
@@ -113,7 +113,7 @@ impl<'a> Table<'a> {
                 self.text_at(0, number(data, place)?)?
             }
             _ => {
-                let index = self.of(function, FURTHER + 1)?.checked_add(file)?;
+                let index = self.field(function, FURTHER + 1)?.checked_add(file)?;
                 let place = units.checked_add(index as usize * 4)?;
                 self.text_at(files, number(data, place)?)?
             }

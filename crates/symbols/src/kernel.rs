@@ -65,7 +65,7 @@ const NO_FUNCTION: u8 = u8::MAX;
 /// A function of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelFunction<'a> {
-    /// Its name.
+    /// Name of the function.
     pub name: &'a str,
     /// Its module, or `bpf` for a BPF program; empty for the kernel itself.
     pub module: &'a str,

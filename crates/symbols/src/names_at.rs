@@ -57,8 +57,8 @@ impl Binary {
                 break;
             }
             let symbols = catch_panic(|| symbols(&layer.file, &requested)).flatten();
-            let of_each = requested.iter().zip(symbols.unwrap_or_default());
-            found.extend(of_each.filter_map(|(&(address, i), s)| Some((i, address, s?))));
+            let pairs = requested.iter().zip(symbols.unwrap_or_default());
+            found.extend(pairs.filter_map(|(&(address, i), s)| Some((i, address, s?))));
             let named: FxHashSet<usize> = found.iter().map(|(i, ..)| *i).collect();
             requested.retain(|(_, i)| !named.contains(i));
         }

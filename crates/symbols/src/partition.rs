@@ -17,7 +17,7 @@ const MAX_STEPS: usize = 1 << 22;
 type Unit = usize;
 
 /// Divides ascending addresses of one file among at most `jobs` threads; each share ascends.
-pub fn of(layers: &[Layer], addresses: Vec<u64>, jobs: usize) -> Vec<Vec<u64>> {
+pub fn shares(layers: &[Layer], addresses: Vec<u64>, jobs: usize) -> Vec<Vec<u64>> {
     let count = (addresses.len() / MIN_SHARE).clamp(1, jobs);
     if count == 1 {
         return vec![addresses];
@@ -39,12 +39,12 @@ fn by_unit(
     count: usize,
     size: usize,
 ) -> Vec<Vec<u64>> {
-    let mut of_units: Vec<(Unit, u64)> =
+    let mut with_units: Vec<(Unit, u64)> =
         addresses.into_iter().map(|address| (unit_of(units, address), address)).collect();
-    of_units.sort_unstable();
+    with_units.sort_unstable();
     let part = |unit: &[(Unit, u64)]| if unit.len() > 2 * size { size } else { unit.len() };
     let mut runs: Vec<&[(Unit, u64)]> =
-        of_units.chunk_by(|a, b| a.0 == b.0).flat_map(|unit| unit.chunks(part(unit))).collect();
+        with_units.chunk_by(|a, b| a.0 == b.0).flat_map(|unit| unit.chunks(part(unit))).collect();
     runs.sort_by_key(|run| std::cmp::Reverse(run.len()));
     let mut shares = vec![Vec::with_capacity(size); count];
     for run in runs {
@@ -88,8 +88,8 @@ fn units(layer: &Layer) -> Option<Vec<(gimli::Range, Unit)>> {
         number += 1;
         steps += 1;
         let Ok(unit) = dwarf.unit(header) else { continue };
-        let Ok(mut of_unit) = dwarf.unit_ranges(&unit) else { continue };
-        while let Ok(Some(range)) = of_unit.next() {
+        let Ok(mut ranges_of_unit) = dwarf.unit_ranges(&unit) else { continue };
+        while let Ok(Some(range)) = ranges_of_unit.next() {
             ranges.push((range, number));
             steps += 1;
             if steps > MAX_STEPS {
@@ -153,10 +153,10 @@ mod tests {
 
     #[test]
     fn few_addresses_are_one_share() {
-        assert_eq!(of(&[], vec![1, 2, 3], 8), [[1, 2, 3]]);
+        assert_eq!(shares(&[], vec![1, 2, 3], 8), [[1, 2, 3]]);
         let many: Vec<u64> = (0..3 * MIN_SHARE as u64).collect();
-        assert_eq!(of(&[], many.clone(), 8).concat(), many);
-        assert_eq!(of(&[], many, 2).len(), 2);
+        assert_eq!(shares(&[], many.clone(), 8).concat(), many);
+        assert_eq!(shares(&[], many, 2).len(), 2);
     }
 
     #[test]

@@ -56,8 +56,9 @@ impl CodeSections {
 
     /// True if a symbol at `symbol` may name `address`: both are in the same section.
     pub fn same_section(&self, symbol: u64, address: u64) -> bool {
-        let of = |at| self.sections.iter().position(|&(start, end)| start <= at && at < end);
-        match (of(symbol), of(address)) {
+        let section_of =
+            |at| self.sections.iter().position(|&(start, end)| start <= at && at < end);
+        match (section_of(symbol), section_of(address)) {
             (Some(a), Some(b)) => a == b,
             _ => self.sections.is_empty(),
         }

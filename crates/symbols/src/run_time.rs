@@ -157,7 +157,7 @@ impl RunTime {
             let file = if in_dump[i] { dump } else { map };
             let frame = code.zip(file).and_then(|(code, file)| {
                 let (name, system_name) = names.get(file, in_dump[i], code.name, &mut resolved)?;
-                let (file, line) = match lines.of(&code) {
+                let (file, line) = match lines.position(&code) {
                     Some((file, line)) if in_dump[i] => (resolved.strings.intern(file), line),
                     _ => (StrId::EMPTY, 0),
                 };

@@ -34,7 +34,7 @@ pub struct Layer {
 
 impl Layer {
     /// A layer of a file that was found.
-    pub fn of(found: &Candidate, places: &SearchPaths<'_>) -> Layer {
+    pub fn new(found: &Candidate, places: &SearchPaths<'_>) -> Layer {
         let Candidate { place, file, headers } = found;
         let debug_info = headers.has_debug_info;
         let split = headers.is_split;
@@ -79,7 +79,7 @@ impl Candidate {
 
     /// The same with this path in the root directory of its process: what is next to it must not
     /// lead out of there.
-    fn of_process(self, path: &Path) -> Candidate {
+    fn in_process(self, path: &Path) -> Candidate {
         Candidate { place: Place { side: Side::Process, path: path.to_owned() }, ..self }
     }
 }
@@ -150,7 +150,7 @@ pub fn find(
     for found in through.chain(own.chain(others).map(|path| places.open(Place::own(&path)))) {
         match found.and_then(|found| checked(found, build_id)) {
             Ok(found) if access.root.is_some() => {
-                let found = found.of_process(Path::new(places.bare_name()));
+                let found = found.in_process(Path::new(places.bare_name()));
                 return with_debug_file(found, places);
             }
             Ok(found) => return with_debug_file(found, places),
@@ -165,7 +165,7 @@ pub fn find(
         .or_else(|| fetched(build_id, places));
     match debug {
         Some(found) => Ok(SymbolFiles {
-            layers: vec![Layer::of(&found, places)],
+            layers: vec![Layer::new(&found, places)],
             stripped: !found.headers.has_names(),
             binary: false,
             flaw: found.headers.damage.clone().map(Cause::Damaged),
@@ -190,7 +190,7 @@ fn same_build(recorded: &str, found: &str) -> bool {
 }
 
 fn with_debug_file(binary: Candidate, places: &SearchPaths<'_>) -> Result<SymbolFiles, Cause> {
-    let own = Layer::of(&binary, places);
+    let own = Layer::new(&binary, places);
     let headers = &binary.headers;
     if headers.has_debug_info {
         return Ok(SymbolFiles {
@@ -213,7 +213,7 @@ fn with_debug_file(binary: Candidate, places: &SearchPaths<'_>) -> Result<Symbol
         _ => None,
     };
     let stripped = !headers.has_symtab && debug.is_none() && mini.is_none();
-    let debug = debug.map(|debug| Layer::of(&debug, places));
+    let debug = debug.map(|debug| Layer::new(&debug, places));
     let mini = mini.map(|unpacked| Layer {
         file: Arc::new(unpacked.file),
         debug_info: unpacked.headers.has_debug_info,
@@ -231,7 +231,7 @@ fn with_debug_file(binary: Candidate, places: &SearchPaths<'_>) -> Result<Symbol
 
 fn by_build_id(build_id: &str, places: &SearchPaths<'_>) -> Option<Candidate> {
     let file = build_id_path(build_id)?;
-    places.all().find_map(|dir| of_build(places.open(dir.join(file.as_ref())), build_id))
+    places.debug_dirs().find_map(|dir| matching(places.open(dir.join(file.as_ref())), build_id))
 }
 
 /// Path of a build's debug file within a directory of debug files.
@@ -244,7 +244,7 @@ pub fn build_id_path(build_id: &str) -> Option<String> {
 }
 
 /// The file, if it belongs to this build, which is known.
-fn of_build(found: Result<Candidate, Cause>, build_id: &str) -> Option<Candidate> {
+fn matching(found: Result<Candidate, Cause>, build_id: &str) -> Option<Candidate> {
     let found = found.ok().filter(|_| !build_id.is_empty())?;
     same_build(build_id, &found.headers.build_id).then_some(found)
 }
@@ -263,10 +263,10 @@ fn fetched(build_id: &str, places: &SearchPaths<'_>) -> Option<Candidate> {
 /// A file of this build with names, which the user keeps under the binary's name.
 fn by_name(build_id: &str, places: &SearchPaths<'_>) -> Option<Candidate> {
     let found =
-        places.binaries().filter_map(|path| of_build(places.open(Place::own(&path)), build_id));
+        places.binaries().filter_map(|path| matching(places.open(Place::own(&path)), build_id));
     let debug = places.binaries().filter_map(|mut path| {
         path.as_mut_os_string().push(".debug");
-        of_build(places.open(Place::own(&path)), build_id)
+        matching(places.open(Place::own(&path)), build_id)
     });
     found.chain(debug).find(|found| found.headers.has_names())
 }
@@ -287,13 +287,13 @@ impl<'a> SearchPaths<'a> {
     }
 
     /// All directories of debug files: of the system, of the user, and of a container.
-    fn all(&self) -> impl Iterator<Item = Place> {
+    fn debug_dirs(&self) -> impl Iterator<Item = Place> {
         let own = self.options.debug_dirs.iter().chain(&self.options.symbol_path);
-        own.map(|path| Place::own(path)).chain(self.of_process())
+        own.map(|path| Place::own(path)).chain(self.process_dirs())
     }
 
     /// The directories of debug files that a process's own root directory has.
-    fn of_process(&self) -> impl Iterator<Item = Place> {
+    fn process_dirs(&self) -> impl Iterator<Item = Place> {
         let dirs = self.options.debug_dirs.iter().filter(|_| self.opener.root.is_some());
         dirs.map(|path| Place { side: Side::Process, path: path.clone() })
     }
@@ -305,7 +305,7 @@ impl<'a> SearchPaths<'a> {
 
     /// gdb's directories for the file that a `.gnu_debuglink` of the binary names, in prof's own
     /// root directory and in that of the process.
-    fn of_link(&self, binary: &Candidate) -> Vec<Place> {
+    fn link_dirs(&self, binary: &Candidate) -> Vec<Place> {
         let options = self.options;
         let dirs = |side, parent: &Path| {
             let below = parent.strip_prefix("/").unwrap_or(parent);
@@ -349,7 +349,7 @@ fn by_debug_link(
     if link.contains('/') {
         return None;
     }
-    places.of_link(binary).into_iter().find_map(|dir| {
+    places.link_dirs(binary).into_iter().find_map(|dir| {
         let place = dir.join(link.as_ref());
         let path = place.path.clone();
         let found = places.open(place).ok()?;
@@ -368,9 +368,9 @@ fn by_debug_link(
     })
 }
 
-fn same_file(one: &File, other: &File) -> bool {
+fn same_file(a: &File, b: &File) -> bool {
     let id = |file: &File| file.metadata().map(|m| (m.dev(), m.ino())).ok();
-    id(one).is_some_and(|one| Some(one) == id(other))
+    id(a).is_some_and(|a| Some(a) == id(b))
 }
 
 /// Largest file with a checksum, in bytes: it takes 1 s for each GiB.
@@ -400,11 +400,11 @@ fn unreadable(e: &io::Error) -> Cause {
 fn shared(link: &SharedLink, from: &Candidate, places: &SearchPaths<'_>) -> Option<Arc<File>> {
     let by_id = build_id_path(&link.build_id)?;
     let own = places.options.debug_dirs.iter().map(|path| Place::own(path));
-    let dirs: Vec<Place> = own.chain(places.of_process()).collect();
+    let dirs: Vec<Place> = own.chain(places.process_dirs()).collect();
     let by_id = dirs.iter().map(|dir| dir.join(by_id.as_ref()));
     let by_name = dirs.iter().map(|dir| dir.join(&link.name));
     let siblings = from.place.resolved().parent().into_iter().flat_map(Place::alternatives);
     let siblings = siblings.map(|dir| dir.join(&link.name));
     let mut found = by_id.chain(by_name).chain(siblings).map(|place| places.open(place));
-    found.find_map(|found| Some(of_build(found, &link.build_id)?.file))
+    found.find_map(|found| Some(matching(found, &link.build_id)?.file))
 }

@@ -251,7 +251,7 @@ impl Running {
                 }
                 MessageKind::Frames => {
                     let parsed = EncodedFrames::parse(message.body, NO_KEY).ok().flatten();
-                    let frames = parsed.filter(|frames| frames.answer(addresses));
+                    let frames = parsed.filter(|frames| frames.is_answer_to(addresses));
                     return Ok(Resolved { frames: frames.ok_or(Ended::Died)?, incomplete });
                 }
                 MessageKind::Failure => {

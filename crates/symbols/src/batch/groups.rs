@@ -162,8 +162,8 @@ impl Grouping {
 
     /// Sorts the locations and reads the cache.
     fn finish(mut self, options: &SymbolOptions) -> (Vec<AddressGroup>, Vec<NameSource>) {
-        let of_each = self.files.iter().zip(&self.sources);
-        for (group, (files, source)) in self.groups.iter_mut().zip(of_each) {
+        let origins = self.files.iter().zip(&self.sources);
+        for (group, (files, source)) in self.groups.iter_mut().zip(origins) {
             group.requested.sort_unstable();
             if files.is_some() || matches!(source, NameSource::Kernel(_)) {
                 group.kept = kept(group, files.as_ref(), options);

@@ -167,7 +167,7 @@ fn an_answer_is_that_to_its_request() {
     for (addresses, good) in
         [(&[3, 5][..], true), (&[3], false), (&[3, 6], false), (&[3, 5, 7], false)]
     {
-        assert_eq!(resolved.frames.answer(addresses), good, "{addresses:?}");
+        assert_eq!(resolved.frames.is_answer_to(addresses), good, "{addresses:?}");
     }
 }
 

@@ -46,7 +46,7 @@ impl LineTables {
     }
 
     /// File and line of an address.
-    pub(super) fn of(&self, code: &CodeEntry) -> Option<(&str, u32)> {
+    pub(super) fn position(&self, code: &CodeEntry) -> Option<(&str, u32)> {
         let at = code.lines?.0.start;
         let entries = self.tables.get(&at)?;
         let address = code.address.checked_add(self.shift)?;
