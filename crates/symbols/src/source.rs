@@ -146,13 +146,15 @@ pub fn find(
     let mut why = Cause::FileMissing;
     // A file that only has the same name may be any build.
     let others = places.binaries().filter(|_| !build_id.is_empty());
-    let through = access.file.into_iter().map(Candidate::through);
+    let through = access.file.into_iter().map(|link| {
+        let found = Candidate::through(link)?;
+        Ok(match access.root {
+            Some(_) => found.in_process(Path::new(places.bare_name())),
+            None => found,
+        })
+    });
     for found in through.chain(own.chain(others).map(|path| places.open(Place::own(&path)))) {
         match found.and_then(|found| checked(found, build_id)) {
-            Ok(found) if access.root.is_some() => {
-                let found = found.in_process(Path::new(places.bare_name()));
-                return with_debug_file(found, places);
-            }
             Ok(found) => return with_debug_file(found, places),
             // The cause of an existing file is more specific than that of a missing one.
             Err(Cause::FileMissing) => {}
