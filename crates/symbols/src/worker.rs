@@ -75,16 +75,16 @@ pub struct Worker {
 }
 
 struct Running {
-    child: Child,
+    pid: i32,
+    /// `None` once it was ended.
+    child: Option<Child>,
     socket: UnixStream,
     inbox: Inbox,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        os::count_as_own(os::cpu_time_of(self.child.id() as i32).unwrap_or_default());
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }
 
@@ -208,7 +208,8 @@ impl Running {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        Ok(Running { child, socket: ours, inbox: Inbox::default() })
+        let pid = child.id() as i32;
+        Ok(Running { pid, child: Some(child), socket: ours, inbox: Inbox::default() })
     }
 
     fn request(
@@ -219,7 +220,7 @@ impl Running {
     ) -> Result<Resolved, Ended> {
         let Request { layers, addresses, options, opener } = request;
         let (body, files) = wire::request(layers, addresses, options);
-        let pid = self.child.id() as i32;
+        let pid = self.pid;
         let before = os::cpu_time_of(pid).unwrap_or_default();
         wire::send(&self.socket, MessageKind::Request, &body, &files)?;
         let mut opened = 0;
@@ -269,11 +270,18 @@ impl Running {
         wire::send(&self.socket, MessageKind::Opened, &[], &files)
     }
 
+    /// Ends the process and returns its exit code, if it had exited by itself.
+    fn end(&mut self) -> Option<i32> {
+        let mut child = self.child.take()?;
+        os::count_as_own(os::cpu_time_of(self.pid).unwrap_or_default());
+        // A process that is exiting keeps its exit code.
+        let _ = child.kill();
+        child.wait().ok()?.code()
+    }
+
     /// Cause of its unexpected end.
     fn why_dead(mut self, memory: u64) -> Cause {
-        // A process that is exiting keeps its exit code.
-        let _ = self.child.kill();
-        match self.child.wait().ok().and_then(|status| status.code()) {
+        match self.end() {
             Some(os::OUT_OF_MEMORY) => Cause::TooMuchMemory(memory >> 20),
             _ => Cause::Crashed,
         }
