@@ -94,8 +94,17 @@ fn nearly_all_samples_of_a_stripped_program_have_names() {
     }
     let dir = temp_dir();
     let stripped = program(&["-ldflags=-s -w"]);
-    Prof::new(&dir, "record -F 499").target(stripped, "1 1000").run().ok();
+    Prof::new(&dir, "record -F 499").target(&stripped, "1 1000").run().ok();
     let p = common::read(dir.path().join("profile.pb.gz"));
+    let is_own = |l: &&u64| {
+        let mapping = p.mapping_of.get(l).map(|&m| p.mappings[m].file.as_str());
+        mapping.is_some_and(|file| Path::new(file) == stripped)
+    };
+    let leaves = p.samples.iter().filter_map(|s| s.locations.first().filter(is_own));
+    let unnamed = |l: &&u64| p.lines[*l].first().is_none_or(|name| name.starts_with("0x"));
+    let unnamed: Vec<String> =
+        leaves.filter(unnamed).map(|l| format!("{:x}", p.addresses[l])).collect();
+    assert!(unnamed.is_empty(), "no names in the program: {unnamed:?}");
     let named = p.share(|s| {
         p.user_frames(s).first().is_some_and(|name| !name.starts_with("0x") && !name.contains('+'))
     });

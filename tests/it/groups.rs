@@ -43,9 +43,12 @@ fn counts_belong_to_the_stack_that_is_sampled() {
     assert!((3 * PAGES..3 * PAGES + 3000).contains(&faults), "{faults}");
     let (touches, spins) =
         (through(&p, "page-faults", "touches"), through(&p, "page-faults", "spins"));
-    // The first sample of the second function has the last faults of the first.
-    assert!(touches > 0.93 * faults as f64, "{touches} of {faults}");
-    assert!(spins < 0.05 * faults as f64, "{spins} of {faults}");
+    // The first sample of the second function has the last faults of the first: many, if another
+    // virtual machine had the CPU in between.
+    let in_touches = through(&p, "cpu", "touches") / 1e9;
+    let moved = stolen / in_touches;
+    assert!(touches > (0.93 - moved) * faults as f64, "{touches} of {faults}");
+    assert!(spins < (0.05 + moved) * faults as f64, "{spins} of {faults}");
     let cpu = through(&p, "cpu", "spins") / 1e9;
     // The event's clock goes on where the thread's own stands still.
     assert!((0.85..1.2 + stolen).contains(&cpu), "{cpu} s of three times 0.3 s, {stolen} s stolen");

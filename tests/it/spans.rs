@@ -5,9 +5,9 @@ use std::process::Command;
 
 use crate::common::pprof::Sample;
 use crate::common::recorders::{ProfRecording, Waiting};
-use crate::common::system::needs_tracefs;
+use crate::common::system::{needs_tracefs, until_has_run};
 use crate::common::waits::label;
-use crate::common::{Build, Pprof, Prof, go, needs, read, skip, target, temp_dir};
+use crate::common::{Build, Pprof, Prof, Running, go, needs, read, skip, target, temp_dir};
 
 fn sum(p: &Pprof, kind: &str, keep: impl Fn(&Sample) -> bool) -> i64 {
     let column = p.column(kind);
@@ -125,6 +125,9 @@ fn block_requests_of_the_whole_machine_are_attributed_to_processes() {
     let args = [disk.device.to_str().unwrap(), "65536", "100"];
     let out = Command::new(target("calls", Build::C)).args(args).output().unwrap();
     assert!(out.status.success());
+    // About 20 samples.
+    let busy = Running::start(Command::new(target("known", Build::C)).arg("0"));
+    until_has_run(busy.pid(), 0.2);
     recording.signal(libc::SIGINT);
     recording.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));

@@ -1,6 +1,7 @@
 //! `prof record --timestamps`, and `--time` and `--over` on its files.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -8,21 +9,41 @@ use std::sync::OnceLock;
 use profile::{Builder, Column, LabelSetId, Profile, TimeLimits};
 use view::testing::{answers, functions, odd_names, phases};
 
-use crate::common::{Build, Prof, machine, needs, run, target, temp_dir};
+use crate::common::{Build, Prof, machine, needs, read, run, target, temp_dir};
 use crate::terminal::Terminal;
 
-/// The program that is 0.7 s in f, then in g, then in f.
-fn recording() -> &'static Path {
-    static FILE: OnceLock<PathBuf> = OnceLock::new();
+/// The function of each phase, and the one that is not in it.
+const NAMES: [(&str, &str); 3] = [("f", "g"), ("g", "f"), ("f", "g")];
+
+/// A recording of the program that is in f, then in g, then in f.
+struct Recorded {
+    file: PathBuf,
+    /// The milliseconds of the recording in which the program certainly is in each of the three.
+    phases: [Range<u64>; 3],
+}
+
+/// The program whose phases have 0.7 s of CPU time each.
+fn recorded() -> &'static Recorded {
+    static RECORDED: OnceLock<Recorded> = OnceLock::new();
     machine::share();
-    FILE.get_or_init(|| {
+    RECORDED.get_or_init(|| {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("timestamps");
         std::fs::create_dir_all(&dir).unwrap();
         let phases = target("phases", Build::CDebug);
         let prof = Prof::new(&dir, "record -F 999 -e cpu-clock --timestamps");
-        prof.target(phases, "700").run().ok();
-        dir.join("profile.pb.gz")
+        let changes = prof.target(phases, "700").run().ok().text();
+        let file = dir.join("profile.pb.gz");
+        let began = read(&file).time_nanos;
+        let changes = changes.lines().map(|date| date.parse::<i64>().unwrap() - began);
+        let changes: Vec<u64> = changes.map(|nanos| nanos as u64 / 1_000_000).collect();
+        // The beginning of a recording is known less exactly than the times of its samples.
+        let phase = |n: usize| changes[n] + 10..changes[n + 1] - 10;
+        Recorded { file, phases: [0, 1, 2].map(phase) }
     })
+}
+
+fn recording() -> &'static Path {
+    &recorded().file
 }
 
 fn saved(profile: &Profile, dir: &Path, name: &str) -> PathBuf {
@@ -45,15 +66,12 @@ fn itself(report: &serde_json::Value, function: &str) -> i64 {
 
 #[test]
 fn each_part_has_the_phase_of_its_time() {
-    let share = |range: &str, function: &str| {
-        let report = json(recording(), &format!("--time {range}"));
-        let both = itself(&report, "f") + itself(&report, "g");
-        assert!(both > 0, "{report}");
-        100 * itself(&report, function) / both
-    };
-    for (range, function) in [("5%..25%", "f"), ("42%..58%", "g"), ("75%..95%", "f")] {
-        let share = share(range, function);
-        assert!(share >= 95, "{function} has {share} % of {range}");
+    for (Range { start, end }, (function, other)) in recorded().phases.iter().zip(NAMES) {
+        let report = json(recording(), &format!("--time {start}ms..{end}ms"));
+        let [own, others] = [function, other].map(|function| itself(&report, function));
+        // Of 0.7 s, without the milliseconds around the changes.
+        assert!(own > 500_000_000, "{function}: {own} ns from {start} to {end} ms: {report}");
+        assert_eq!(others, 0, "{other} from {start} to {end} ms: {report}");
     }
 }
 
@@ -99,11 +117,12 @@ fn intervals_show_the_change() {
     };
     let sums = report["sums"].as_array().unwrap().iter().map(|v| v.as_i64().unwrap());
     assert_eq!(sums.sum::<i64>(), report["total"].as_i64().unwrap());
-    let [f, g] = [of("f"), of("g")];
-    let third = f.len() / 3;
-    let middle = third + 1..2 * third - 1;
-    assert!(middle.clone().all(|i| g[i] >= f[i]), "{f:?} {g:?}");
-    assert!((1..third - 1).all(|i| f[i] >= g[i]), "{f:?} {g:?}");
+    for (Range { start, end }, (function, other)) in recorded().phases.iter().zip(NAMES) {
+        let intervals = start.div_ceil(100) as usize..(end / 100) as usize;
+        let [own, others] = [of(function), of(other)].map(|over| over[intervals.clone()].to_vec());
+        assert!(own.iter().sum::<i64>() > 300_000_000, "{function}: {own:?}");
+        assert!(others.iter().all(|&value| value == 0), "{other} in {function}: {others:?}");
+    }
     let text = Prof::new(std::env::temp_dir(), "report --over 500ms").arg(recording()).run().ok();
     let text = text.text();
     assert!(text.contains("self values in intervals of 500ms"), "{text}");
