@@ -90,6 +90,30 @@ fn a_named_test_that_fails_twice_is_a_failure() {
     assert_eq!(out.status.code(), Some(101), "{}", out.text());
 }
 
+/// Other virtual machines had the CPUs in the second run: that says nothing about the test, but
+/// there may be three of these at most.
+#[test]
+fn three_tests_may_be_not_measured() {
+    let entries = classes().into_iter().filter(|entry| entry.class == Class::Machine);
+    let names: Vec<String> = entries.map(|entry| entry.tests.replace('*', "a_test")).collect();
+    for (failed, code) in [(1, 0), (3, 0), (4, 101)] {
+        let list: String = names[..failed].iter().map(|name| format!("    {name}\n")).collect();
+        let first = FIRST.replace("    NAME\n\n", &format!("{list}\n"));
+        let first = first.replace("1 failed", &format!("{failed} failed"));
+        let lines = |name| format!("NOT MEASURED: {name}: 9.0 % of the time\n");
+        let second: String = names[..failed].iter().map(lines).collect();
+        let out = judge(&first, &format!("{second}{first}"), 101);
+        let text = out.text();
+        assert_eq!(out.status.code(), Some(code), "{failed}: {text}{}", out.stderr);
+        assert!(text.contains(&format!("NOT MEASURED: {failed}, at most 3")), "{text}");
+        assert_eq!(text.matches(": failed, then not measured").count(), failed, "{text}");
+    }
+    // Of another test.
+    let first = FIRST.replace("NAME", &names[0]);
+    let second = format!("NOT MEASURED: {}: 9.0 % of the time\n{first}", names[1]);
+    assert_eq!(judge(&first, &second, 101).status.code(), Some(101));
+}
+
 #[test]
 fn every_other_failure_is_final() {
     let name = of_class(Class::Machine);

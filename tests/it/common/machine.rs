@@ -10,6 +10,11 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use sys::printed::Stderr;
+
+use super::system::stolen_seconds;
 
 /// What a test needs of the machine, and so how much its result says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +70,48 @@ pub fn class_of(test: &str) -> Class {
     classes().iter().find(|entry| entry.has(test)).map_or(Class::Hermetic, |entry| entry.class)
 }
 
+/// The share of the CPUs' time that other virtual machines may have while a test measures.
+const MOST_STOLEN: f64 = 0.05;
+
+/// What a test holds of the machine, from some moment on.
+struct Held {
+    class: Class,
+    test: String,
+    since: Instant,
+    stolen: f64,
+    _lock: File,
+}
+
+impl Held {
+    fn new(test: &str) -> Held {
+        let class = class_of(test);
+        let lock = match class {
+            Class::Hermetic => machine(libc::LOCK_SH),
+            Class::Machine | Class::Statistical => machine(libc::LOCK_EX),
+        };
+        let (since, stolen) = (Instant::now(), stolen_seconds());
+        Held { class, test: test.to_owned(), since, stolen, _lock: lock }
+    }
+}
+
+/// A test that measures has measured nothing if the machine was not its own: `tests/judge` reads
+/// this line when the test failed.
+impl Drop for Held {
+    fn drop(&mut self) {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        let all = self.since.elapsed().as_secs_f64() * cpus;
+        let stolen = (stolen_seconds() - self.stolen) / all;
+        if self.class != Class::Hermetic && stolen > MOST_STOLEN {
+            let percent = 100.0 * stolen;
+            let what = format!("{percent:.1} % of the CPUs' time went to other virtual machines");
+            Stderr::line(&format!("NOT MEASURED: {}: {what}", self.test));
+        }
+    }
+}
+
 thread_local! {
     /// What the thread of a test holds of the machine: released when the thread ends.
-    static HELD: RefCell<Option<File>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
 /// Waits for a lock (`flock(2)`), which is free again when the file is closed, also by a panic or
@@ -94,10 +138,7 @@ pub fn share() {
     // Only the thread of the test itself: threads that it starts belong to it, and have no name.
     let Some(test) = thread.name() else { return };
     HELD.with_borrow_mut(|held| {
-        held.get_or_insert_with(|| match class_of(test) {
-            Class::Hermetic => machine(libc::LOCK_SH),
-            Class::Machine | Class::Statistical => machine(libc::LOCK_EX),
-        });
+        held.get_or_insert_with(|| Held::new(test));
     });
 }
 
