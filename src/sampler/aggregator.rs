@@ -93,9 +93,14 @@ impl Aggregator {
     /// analysed. A sample's stack is then prepared.
     pub fn is_quick(&mut self, event: &Event<'_>) -> bool {
         match event {
-            Event::Sample { event, sample, .. } => {
-                self.routes[*event] == Route::Nowhere || self.maker.prepare(sample)
-            }
+            Event::Sample { event, sample, .. } => match self.routes[*event] {
+                Route::Nowhere => true,
+                Route::Type(EventOwner { of, event }) => {
+                    let completed = self.types.get_mut(of).map(|one| one.completed(event, sample));
+                    self.maker.prepare(&completed.unwrap_or(*sample))
+                }
+                Route::Count(_) => self.maker.prepare(sample),
+            },
             Event::Other(record) => self.maker.table.is_quick(record),
         }
     }
@@ -138,7 +143,8 @@ impl Aggregator {
             }
             Route::Type(EventOwner { of, event }) => {
                 if let Some(one) = self.types.get_mut(of) {
-                    one.sample(&mut self.maker, event, sample, weight);
+                    let sample = one.completed(event, sample);
+                    one.sample(&mut self.maker, event, &sample, weight);
                 }
             }
             Route::Nowhere => {}

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common;
 use crate::common::machine::Sysctl;
 use crate::common::pprof::Sample;
-use crate::common::system::{self, needs_root};
+use crate::common::system::{self, has_kernel_programs, needs_root, needs_tracefs};
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::waits::label;
 use crate::common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir, until};
@@ -135,6 +135,32 @@ fn frequent_waits_are_sampled_and_extrapolated() {
         let all_of_it = 0.99 * lasted..1.01 * duration;
         assert!(all_of_it.contains(&all), "{thread}: {all} s of {lasted} s, {duration} s in all");
     }
+}
+
+/// The kernel has replaced the return addresses of two functions on the stacks of the waits.
+#[test]
+fn waits_below_return_probes_have_whole_stacks() {
+    if !needs_tracefs() {
+        return;
+    }
+    if !has_kernel_programs() {
+        return common::skip("waits are not measured by programs in the kernel");
+    }
+    let dir = temp_dir();
+    let program = target("probed_waits", Build::C);
+    let probe = |function| format!("-e probe:{}:{function}%return", program.display());
+    let args = format!("record -T wall {} {}", probe("lower"), probe("wait_here"));
+    Prof::new(&dir, &args).target(&program, "300").run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let (mut waits, mut whole) = (0, 0);
+    for sample in p.samples.iter().filter(|s| label(s, "state") == "sleeping") {
+        let frames = p.user_frames(sample);
+        let Some(at) = frames.iter().position(|&f| f == "wait_here") else { continue };
+        waits += 1;
+        whole += u32::from(frames[at..].starts_with(&["wait_here", "lower", "upper", "main"]));
+        assert!(!frames.last().is_some_and(|f| f.starts_with("[truncated")), "{frames:?}");
+    }
+    assert!(waits > 0 && whole == waits, "{whole} of {waits}: {:?}", p.comments);
 }
 
 /// The thread has the ID of its process from then on, and its former ID no longer exists.

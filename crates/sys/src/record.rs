@@ -162,6 +162,19 @@ impl<'a> Sample<'a> {
         ThreadId { pid: self.pid, tid: self.tid }
     }
 
+    /// The same with return addresses that the kernel has replaced for return probes, as in
+    /// [`Rest::with_replaced`].
+    pub fn with_replaced(self, replaced: &'a [u8]) -> Sample<'a> {
+        let user = match self.user {
+            UserStack::Native { regs, all, bytes, full, rest } => {
+                let rest = rest.with_replaced(replaced);
+                UserStack::Native { regs, all, bytes, full, rest }
+            }
+            other => other,
+        };
+        Sample { user, ..self }
+    }
+
     /// A sample that the kernel did not take: of a thread's user stack, as something else has read
     /// it. `time` is `CLOCK_MONOTONIC`, nanoseconds.
     pub fn of_user_stack(thread: ThreadId, time: u64, ip: u64, user: UserStack<'a>) -> Sample<'a> {

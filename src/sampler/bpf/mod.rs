@@ -9,6 +9,7 @@ pub mod btf;
 mod code;
 pub mod deep;
 pub mod filter;
+mod return_probes;
 pub mod sched;
 mod snippets;
 pub mod stop;

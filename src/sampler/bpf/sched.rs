@@ -13,6 +13,7 @@ use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 
 use super::btf::Btf;
+use super::return_probes::ReturnProbes;
 use super::snippets::{self, control};
 use super::syscall::{EntrySize, Map, MapKind, Programs};
 use super::thread_set::{Fields, ThreadScope, ThreadSet};
@@ -31,6 +32,12 @@ const UNKNOWN: i32 = 5;
 fn state_of(number: u64) -> Option<ThreadState> {
     ThreadState::ALL.get(usize::try_from(number).ok()?).copied()
 }
+
+/// Size of the record of a wait in bytes.
+const WAIT_SIZE: usize = 32;
+
+/// Maximum number of replaced return addresses behind it.
+const MAX_REPLACED: usize = 12;
 
 /// Offsets in the value of a thread, in bytes.
 mod thread {
@@ -106,6 +113,14 @@ impl TimedWait {
         })
     }
 
+    /// The return addresses in the record of a wait that the kernel has replaced for return probes, as
+    /// in [`Rest::with_replaced`](sys::record::Rest::with_replaced).
+    pub fn replaced(raw: &[u8]) -> &[u8] {
+        // The kernel pads a record at its end.
+        let pairs = raw.get(WAIT_SIZE..).unwrap_or_default();
+        &pairs[..pairs.len() / 16 * 16]
+    }
+
     /// The extrapolated value of a part of it.
     pub fn extrapolate(&self, part: u64) -> u64 {
         super::extrapolate(part, self.waited + self.queued, self.interval)
@@ -157,7 +172,8 @@ impl SchedProgram {
             scope,
             fields: &fields,
         };
-        let programs = WaitPrograms { maps: &waits, members }.all();
+        let probes = ReturnProbes::find(kernel).ok();
+        let programs = WaitPrograms { maps: &waits, members, probes }.all();
         let alone = usize::from(scope == ThreadScope::Alone);
         let used = &programs[..programs.len() - alone];
         waits.programs = Mutex::new(Programs::load(kernel, used)?);

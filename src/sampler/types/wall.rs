@@ -20,7 +20,7 @@ use super::{
 };
 use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
-use crate::sampler::bpf::sched::SchedProgram;
+use crate::sampler::bpf::sched::{SchedProgram, TimedWait};
 use crate::sampler::notes::notes_of_program;
 use crate::sampler::stack_maker::{
     ColumnSums, Extrapolated, NOT_SAMPLED, PendingStack, Shares, StackMaker,
@@ -187,6 +187,13 @@ impl ProfileType for Wall {
     }
 
     /// Event 0 is the clock.
+    fn completed<'s>(&self, event: usize, sample: &Sample<'s>) -> Sample<'s> {
+        match (event, &self.way) {
+            (1, WallSource::Bpf(_)) => sample.with_replaced(TimedWait::replaced(sample.raw)),
+            _ => *sample,
+        }
+    }
+
     fn sample(&mut self, maker: &mut StackMaker, event: usize, sample: &Sample<'_>, weight: u64) {
         match (event, &mut self.way) {
             (0, WallSource::Bpf(bpf)) => {

@@ -8,6 +8,7 @@ use super::{CHUNK, MAX_REPLACED, REPLACED, header};
 use crate::sampler::arch;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
+use crate::sampler::bpf::return_probes::{ReturnProbes, read_kernel};
 use crate::sampler::bpf::syscall::Map;
 use crate::sampler::bpf::{filter, snippets};
 use sys::arch::PAGE as KERNEL_PAGE;
@@ -47,33 +48,6 @@ pub struct Kernel {
     cast: u32,
     /// `None`: this kernel has no probes in programs, or other ones.
     probes: Option<ReturnProbes>,
-}
-
-/// Offsets of fields that lead to the return addresses that the kernel has replaced.
-#[derive(Debug)]
-struct ReturnProbes {
-    /// Of the thread's state of probes in the thread.
-    of_task: i16,
-    /// Of the innermost replaced address in that state.
-    first: i16,
-    /// Address on the stack.
-    slot: i16,
-    /// The return address that was there.
-    original: i16,
-    next: i16,
-}
-
-impl ReturnProbes {
-    fn find(btf: &Btf) -> io::Result<ReturnProbes> {
-        let field = |name| btf.field("return_instance", &[name]);
-        Ok(ReturnProbes {
-            of_task: btf.field("task_struct", &["utask"])?,
-            first: btf.field("uprobe_task", &["return_instances"])?,
-            slot: field("stack")?,
-            original: field("orig_ret_vaddr")?,
-            next: field("next")?,
-        })
-    }
 }
 
 impl Kernel {
@@ -149,23 +123,6 @@ fn read(c: &mut BpfCode, to: i16, bytes: i32, failed: CodeLabel) {
     c.jump_if_value(If::Differ, R0, 0, failed);
 }
 
-/// Reads eight bytes of the kernel's memory, `offset` bytes behind the address in `base`, to an
-/// offset on the program's stack, or jumps to `failed`.
-///
-/// A load would do for a pointer as well, but the verifier then searches all of the kernel's types
-/// for names that depend on the pointer's, which takes a millisecond.
-fn read_kernel(c: &mut BpfCode, to: i16, base: Reg, offset: i16, failed: CodeLabel) {
-    if base != R3 {
-        c.op(AluOp::Mov, R3, base);
-    }
-    c.op_value(AluOp::Add, R3, i32::from(offset));
-    c.op(AluOp::Mov, R1, R10);
-    c.op_value(AluOp::Add, R1, i32::from(to));
-    c.op_value(AluOp::Mov, R2, 8);
-    c.call(Helper::ProbeReadKernel);
-    c.jump_if_value(If::Differ, R0, 0, failed);
-}
-
 impl DeepProgram<'_> {
     /// The program. In the loop, `R6` counts chunks, `R7` is the address to copy next, `R8` the
     /// end, `R9` the record.
@@ -226,11 +183,7 @@ impl DeepProgram<'_> {
         const SLOT: i16 = HOLES;
         let [none, submit] = [(); 2].map(|()| c.label());
         let size = MAX_REPLACED * 16;
-        for (base, offset) in [(R9, probes.of_task), (R3, probes.first)] {
-            read_kernel(c, WORD, base, offset, none);
-            c.load(AccessSize::Long, R3, R10, WORD);
-            c.jump_if_value(If::Equal, R3, 0, none);
-        }
+        probes.first(c, R9, WORD, none);
         c.map(R1, self.ring.fd());
         c.op_value(AluOp::Mov, R2, (header::SIZE + size) as i32);
         c.op_value(AluOp::Mov, R3, 0);
@@ -242,18 +195,12 @@ impl DeepProgram<'_> {
             c.store_value(AccessSize::Long, R9, word(i), 0);
         }
         for i in 0..MAX_REPLACED {
-            for (to, field) in [(SLOT, probes.slot), (ORIGINAL, probes.original)] {
-                c.load(AccessSize::Long, R3, R10, WORD);
-                read_kernel(c, to, R3, field, submit);
-            }
+            probes.read(c, WORD, [SLOT, ORIGINAL], submit);
             for (at, from) in [(word(2 * i), SLOT), (word(2 * i + 1), ORIGINAL)] {
                 c.load(AccessSize::Long, R1, R10, from);
                 c.store(AccessSize::Long, R9, at, R1);
             }
-            c.load(AccessSize::Long, R3, R10, WORD);
-            read_kernel(c, WORD, R3, probes.next, submit);
-            c.load(AccessSize::Long, R3, R10, WORD);
-            c.jump_if_value(If::Equal, R3, 0, submit);
+            probes.next(c, WORD, submit);
         }
         c.put(submit);
         c.store_value(AccessSize::Long, R10, LENGTH, size as i32);
