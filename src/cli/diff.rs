@@ -273,8 +273,8 @@ pub(super) fn common_types<P: Borrow<Profile>>(
     filter: &FilterArgs,
 ) -> anyhow::Result<Vec<usize>> {
     let Some(first) = profiles.first() else { return Ok(Vec::new()) };
-    let of_first = filter.type_index(first.borrow())?;
-    Diff::common_type(profiles, 0, of_first).map_err(|number| {
+    let first_index = filter.type_index(first.borrow())?;
+    Diff::common_type(profiles, 0, first_index).map_err(|number| {
         let kinds = |p: &Profile, with_units: bool| -> Vec<String> {
             let name = |t: &ValueType| {
                 let (kind, unit) = (p.str(t.kind), p.str(t.unit));
@@ -283,13 +283,13 @@ pub(super) fn common_types<P: Borrow<Profile>>(
             p.sample_types.iter().map(name).collect()
         };
         let (first, other) = (first.borrow(), profiles[number].borrow());
-        let wanted = kinds(first, false).get(of_first).cloned().unwrap_or_default();
+        let wanted = kinds(first, false).get(first_index).cloned().unwrap_or_default();
         // Types of one kind differ in what their units measure.
         let with_units = kinds(other, false).contains(&wanted);
         usage(format!(
             "{} has no sample type {:?}, which {} has, but: {}; choose a common one with --type",
             files[number].display(),
-            kinds(first, with_units).get(of_first).map_or("", |kind| kind),
+            kinds(first, with_units).get(first_index).map_or("", |kind| kind),
             files[0].display(),
             kinds(other, with_units).join(", "),
         ))

@@ -90,12 +90,12 @@ fn group(event: &str, rest: &str) -> anyhow::Result<Vec<EventSpec>> {
         if is_probe(member) || member.starts_with('{') {
             return Err(usage(format!("event '{event}': {member} cannot be in a group")));
         }
-        let of_all = match member.contains(':') || modifiers.is_empty() {
+        let member = match member.contains(':') || modifiers.is_empty() {
             true => member.to_owned(),
             false if member.ends_with('/') => format!("{member}{modifiers}"),
             false => format!("{member}:{modifiers}"),
         };
-        let spec = EventSpec::parse(&of_all)?;
+        let spec = EventSpec::parse(&member)?;
         let group = if specs.is_empty() { GroupRole::Leader } else { GroupRole::Member };
         specs.push(EventSpec { group, ..spec });
     }

@@ -250,7 +250,7 @@ impl FilterArgs {
     /// several.
     pub fn type_index(&self, profile: &Profile) -> anyhow::Result<usize> {
         match *self.type_indices(profile)?.as_slice() {
-            [one] => Ok(one),
+            [file] => Ok(file),
             _ => Err(usage("--type: only the table of prof report shows several sample types")),
         }
     }

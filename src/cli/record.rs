@@ -191,8 +191,8 @@ pub fn reasons(
     let worst = d.unsymbolized.iter().take(SHOWN).filter(|b| much(b.samples));
     worst
         .filter_map(|b| {
-            let mut of_it = outcome.binaries.iter().filter(|o| o.file == b.binary);
-            let why = of_it.find_map(|o| o.why.as_ref())?;
+            let mut outcomes = outcome.binaries.iter().filter(|o| o.file == b.binary);
+            let why = outcomes.find_map(|o| o.why.as_ref())?;
             // The remedy for a stripped one is printed with the figures of each binary.
             let is_elsewhere = *why == Cause::Stripped || explained && *why == Cause::Anonymous;
             (!is_elsewhere).then(|| format!("{}: {why}", b.binary))

@@ -154,8 +154,8 @@ impl<'a> Summary<'a> {
         if self.loses_samples() {
             let all = d.lost.saturating_add(d.samples);
             lost.push(format!("{} of {all} samples were lost", percent(d.lost, all)));
-            let of_losses = notes.at_end.iter().filter(|note| note.is_loss());
-            let worst = of_losses.min_by_key(|note| note.importance());
+            let losses = notes.at_end.iter().filter(|note| note.is_loss());
+            let worst = losses.min_by_key(|note| note.importance());
             let remedy = worst.and_then(Note::loss_remedy);
             remedies.push(remedy.map(|remedy| remedy.to_string()));
         }
@@ -173,8 +173,8 @@ impl<'a> Summary<'a> {
             let most = d.truncated.iter().max_by_key(|(_, n)| n).map(|(why, _)| *why);
             let why = most.map_or(String::new(), |why| format!(" ({})", why.code()));
             lost.push(format!("{share} of the value is in truncated stacks{why}"));
-            let of_profile = |why| advice::whole_stacks_of(&self.recorded.profile, why);
-            remedies.push(most.filter(|why| advice::can_be_whole(*why)).and_then(of_profile));
+            let remedy = |why| advice::whole_stacks_of(&self.recorded.profile, why);
+            remedies.push(most.filter(|why| advice::can_be_whole(*why)).and_then(remedy));
         }
         if matters(d.folded, d.samples) {
             let share = percent(d.folded, d.samples);
@@ -222,8 +222,8 @@ impl<'a> Summary<'a> {
         };
         let (nameless, all) = self.nameless();
         let share = percent(nameless.iter().map(|b| b.samples).sum(), all);
-        let of_it = percent(worst.samples, all);
-        Some(format!("{share} of the samples have no function name ({name} {of_it}){how}"))
+        let worst_share = percent(worst.samples, all);
+        Some(format!("{share} of the samples have no function name ({name} {worst_share}){how}"))
     }
 
     /// The binaries of leaves without a name, most first, and all: by the value that is shown first.
@@ -264,8 +264,8 @@ impl<'a> Summary<'a> {
         let first = rest.iter().min_by_key(|note| note.importance());
         let first = first.filter(|note| note.importance() < Importance::Detail);
         let printed = [names_missed.as_ref(), run_time_code.as_ref(), interpreter];
-        let of_names = notes_of_names.iter().filter(|note| !printed.contains(&Some(note)));
-        let more = match (rest.len() + of_names.count(), first) {
+        let unprinted = notes_of_names.iter().filter(|note| !printed.contains(&Some(note)));
+        let more = match (rest.len() + unprinted.count(), first) {
             (0, _) | (1, Some(_)) => None,
             (1, None) => Some("1 note".to_owned()),
             (n, None) => Some(format!("{n} notes")),

@@ -215,13 +215,15 @@ impl TargetArgs {
             return Err(refused.why.into());
         }
         let types = self.profile_types()?;
-        let of_types = match kind {
+        let in_types = match kind {
             "samples" => types.count_samples(events.is_empty()) || !events.is_empty(),
             // Without counters, cpu-clock takes the place of cycles.
             "cpu" | "cycles" => types.has_cpu_time(),
-            _ => types.iter().any(|(_, one)| one.sample_types().iter().any(|t| t.kind == kind)),
+            _ => types
+                .iter()
+                .any(|(_, recorded)| recorded.sample_types().iter().any(|t| t.kind == kind)),
         };
-        Ok(of_types || events.iter().any(|e| e.value_type().0 == kind || e.name == kind))
+        Ok(in_types || events.iter().any(|e| e.value_type().0 == kind || e.name == kind))
     }
 
     fn events(&self) -> anyhow::Result<(Vec<EventSpec>, Vec<LeftOut>)> {

@@ -70,15 +70,15 @@ impl Aggregator {
             routes: sample_types.routes,
         };
         let Aggregator { maker, types, .. } = &mut aggregator;
-        for &(of, first) in &sample_types.first {
+        for &(index, first) in &sample_types.first {
             let start = TypeStart {
                 first,
                 cpu_time: sample_types.cpu_time.map(|column| (column, period)),
                 target: &options.target,
                 pids: &session.pids,
             };
-            if let Some(one) = types.get_mut(of) {
-                one.start(maker, &start);
+            if let Some(kind) = types.get_mut(index) {
+                kind.start(maker, &start);
             }
         }
         aggregator
@@ -95,8 +95,9 @@ impl Aggregator {
         match event {
             Event::Sample { event, sample, .. } => match self.routes[*event] {
                 Route::Nowhere => true,
-                Route::Type(EventOwner { of, event }) => {
-                    let completed = self.types.get_mut(of).map(|one| one.completed(event, sample));
+                Route::Type(EventOwner { index, event }) => {
+                    let owner = self.types.get_mut(index);
+                    let completed = owner.map(|kind| kind.completed(event, sample));
                     self.maker.prepare(&completed.unwrap_or(*sample))
                 }
                 Route::Count(_) => self.maker.prepare(sample),
@@ -141,10 +142,10 @@ impl Aggregator {
                 let weight = fixed.unwrap_or(i64::try_from(weight).unwrap_or(i64::MAX));
                 self.maker.add_sample(sample, 1, &[(column, weight)]);
             }
-            Route::Type(EventOwner { of, event }) => {
-                if let Some(one) = self.types.get_mut(of) {
-                    let sample = one.completed(event, sample);
-                    one.sample(&mut self.maker, event, &sample, weight);
+            Route::Type(EventOwner { index, event }) => {
+                if let Some(kind) = self.types.get_mut(index) {
+                    let sample = kind.completed(event, sample);
+                    kind.sample(&mut self.maker, event, &sample, weight);
                 }
             }
             Route::Nowhere => {}
@@ -164,8 +165,8 @@ impl Aggregator {
             self.groups.forget(tid);
         }
         self.maker.record(record);
-        for (_, one) in self.types.iter_mut() {
-            one.record(&mut self.maker, record);
+        for (_, kind) in self.types.iter_mut() {
+            kind.record(&mut self.maker, record);
         }
     }
 
@@ -196,8 +197,8 @@ impl Aggregator {
 
     /// The samples so far that do not belong to an event.
     pub fn own_samples(&self) -> OwnSamples {
-        self.types.iter().fold(OwnSamples::default(), |sum, (_, one)| {
-            let OwnSamples { taken, lost } = one.own_samples();
+        self.types.iter().fold(OwnSamples::default(), |sum, (_, kind)| {
+            let OwnSamples { taken, lost } = kind.own_samples();
             OwnSamples { taken: sum.taken + taken, lost: sum.lost + lost }
         })
     }
@@ -206,10 +207,10 @@ impl Aggregator {
     pub fn end(&mut self, end: &End) -> Vec<Note> {
         let Aggregator { maker, types, .. } = self;
         let mut notes = Vec::new();
-        for (_, one) in types.iter_mut() {
+        for (_, kind) in types.iter_mut() {
             // What goes on as the recording ends.
             maker.builder.set_time(Some(end.time));
-            notes.extend(one.end(maker, end));
+            notes.extend(kind.end(maker, end));
         }
         notes
     }

@@ -161,8 +161,9 @@ impl AnalysisThread {
         let blocks = StackBlocks::default();
         let held = blocks.held().clone();
         // The thread waits for this and cannot have ended.
-        let of_thread = pids.clone();
-        let beginning = Beginning { shared: shared.clone(), pids: of_thread, work: receiver, held };
+        let thread_pids = pids.clone();
+        let beginning =
+            Beginning { shared: shared.clone(), pids: thread_pids, work: receiver, held };
         let _ = begin.send(beginning);
         let waiting = Waiting { work, shared, blocks, reported: Reported::default() };
         Analysis { waiting, thread, has_own_samples, pids }

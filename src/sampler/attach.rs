@@ -126,7 +126,7 @@ impl Attacher {
             cpus,
             cpu_wide,
             clock: types.clock(),
-            switch_records: types.iter().any(|(_, one)| one.program_needs().switch_records),
+            switch_records: types.iter().any(|(_, kind)| kind.program_needs().switch_records),
             filter: None,
         };
         attacher.resolve_sideband();
@@ -152,8 +152,9 @@ impl Attacher {
     }
 
     /// The events of a profile type, in order.
-    pub fn events_of(&self, of: usize) -> impl Iterator<Item = usize> + '_ {
-        let is_it = move |owner: &Option<EventOwner>| owner.is_some_and(|owner| owner.of == of);
+    pub fn events_of(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
+        let is_it =
+            move |owner: &Option<EventOwner>| owner.is_some_and(|owner| owner.index == index);
         let owners = self.owners.iter().enumerate();
         owners.filter(move |(_, owner)| is_it(owner)).map(|(event, _)| event)
     }

@@ -223,14 +223,14 @@ fn pmus() -> Vec<Group> {
 }
 
 fn probes() -> Group {
-    let of = |pmu: &'static str| {
+    let events_of = |pmu: &'static str| {
         let there = fs::exists(format!("/sys/bus/event_source/devices/{pmu}/type"));
         (!there.unwrap_or(false)).then_some(Unavailable::NotBuilt(pmu))
     };
     let listed = |name: &str, about: &str, pmu: &'static str| Listed {
         name: name.to_owned(),
         about: about.to_owned(),
-        why: of(pmu),
+        why: events_of(pmu),
     };
     let events = vec![
         listed(

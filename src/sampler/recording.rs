@@ -55,8 +55,6 @@ pub struct Recording {
     pub exit: Option<ExitStatus>,
     /// The PID of the COMMAND, if it still runs.
     pub running: Option<i32>,
-    /// True if a signal ended it.
-    pub interrupted: bool,
 }
 
 /// Receivers of what happens in a recording.

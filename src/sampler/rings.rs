@@ -195,14 +195,14 @@ enum Pace {
 
 fn pace(options: &Options, attacher: &Attacher) -> Pace {
     let slow = |hz| if hz <= 999 { Pace::Slow(hz) } else { Pace::Fast };
-    let of = |(event, trigger): (&EventSpec, &Trigger)| match (trigger, options.rate) {
+    let pace_of = |(event, trigger): (&EventSpec, &Trigger)| match (trigger, options.rate) {
         // In bursts until the kernel has adapted the period, however low the rate is.
         (Trigger::Frequency(hz), _) => slow((*hz).max(999)),
         (Trigger::Period(_), _) if event.kind != EventKind::Clock => Pace::Unknown,
         (Trigger::Period(_), Rate::Frequency(hz)) if hz <= 999 => Pace::Slow(hz),
         (Trigger::Period(period), _) => slow(1_000_000_000u64.div_ceil(*period)),
     };
-    attacher.events.iter().zip(&attacher.triggers).map(of).max().unwrap_or(Pace::Slow(999))
+    attacher.events.iter().zip(&attacher.triggers).map(pace_of).max().unwrap_or(Pace::Slow(999))
 }
 
 /// Size in bytes of the largest ring that is requested on a machine with `cpus` CPUs.

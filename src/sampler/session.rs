@@ -116,9 +116,9 @@ impl Session {
         let mut programs = KernelPrograms::load(options, types);
         os::pause_briefly();
         let (mut attacher, filtered) = new_attacher(options, types, &cpus)?;
-        for &of in &attacher.types_left_out {
-            types.leave_out(of);
-            programs.leave_out(of);
+        for &index in &attacher.types_left_out {
+            types.leave_out(index);
+            programs.leave_out(index);
         }
         os::pause_briefly();
         let mut rings = Rings::open(&cpus, options, &mut attacher)?;
@@ -288,11 +288,6 @@ impl Session {
     /// Statistics of stacks that are longer than the kernel's copies of them.
     pub fn deep(&self) -> &DeepStacks {
         &self.attacher.deep
-    }
-
-    /// Total size of the rings in bytes.
-    pub fn ring_bytes(&self) -> u64 {
-        self.rings.all.iter().map(Ring::size).sum::<u64>() + self.attacher.deep.ring_bytes()
     }
 
     /// Waits until a ring has filled to its watermark, one of `others` is readable, a signal

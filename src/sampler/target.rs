@@ -78,15 +78,15 @@ pub fn check_processes(pids: &[i32]) -> Result<(), Error> {
 /// # Errors
 ///
 /// A thread has exited or belongs to another process.
-pub fn check_threads(tids: &[i32], of: &[i32]) -> Result<(), Error> {
+pub fn check_threads(tids: &[i32], pids: &[i32]) -> Result<(), Error> {
     for &tid in tids {
         match procfs::owner(tid) {
             None => return Err(gone("thread", tid)),
-            Some((leader, _)) if !of.is_empty() && !of.contains(&leader) => {
+            Some((leader, _)) if !pids.is_empty() && !pids.contains(&leader) => {
                 return Err(Error::usage(format!(
                     "thread {tid} belongs to process {leader}, not to {}; leave out -p or give \
                      -p {leader}",
-                    list(of)
+                    list(pids)
                 )));
             }
             Some(_) => {}

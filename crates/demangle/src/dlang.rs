@@ -320,7 +320,7 @@ impl<'a> Demangler<'a> {
         let word = self.rest().get(..length).ok_or(DemangleError::NotMangled)?;
         let word = std::str::from_utf8(word).map_err(|_| DemangleError::NotMangled)?;
         self.at += length;
-        let of_what = match word {
+        let described = match word {
             "__ctor" => return self.push("this"),
             "__dtor" => return self.push("~this"),
             "__postblit" if self.take("MFZ") => return self.push("this(this)"),
@@ -336,10 +336,10 @@ impl<'a> Demangler<'a> {
         }
         // The dot.
         self.out.pop();
-        if self.out.len() + of_what.len() > MAX_LENGTH {
+        if self.out.len() + described.len() > MAX_LENGTH {
             return Err(DemangleError::TooLong);
         }
-        self.out.insert_str(self.base, of_what);
+        self.out.insert_str(self.base, described);
         Ok(())
     }
 

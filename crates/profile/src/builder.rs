@@ -316,12 +316,12 @@ impl Builder {
             let push = || stacks.push_iter(frames(&nodes, row.node));
             *stack_of_node.entry(row.node).or_insert_with(push)
         };
-        let of_rows: Vec<StackId> = rows.iter().map(&mut stack_of).collect();
+        let stacks_of_rows: Vec<StackId> = rows.iter().map(&mut stack_of).collect();
         profile.stacks = stacks;
         match times {
-            Some(times) => times.distribute(&mut profile, &rows, values, &of_rows),
+            Some(times) => times.distribute(&mut profile, &rows, values, &stacks_of_rows),
             None => {
-                let samples = rows.iter().zip(of_rows).map(|(row, stack)| SampleRow {
+                let samples = rows.iter().zip(stacks_of_rows).map(|(row, stack)| SampleRow {
                     stack,
                     labels: row.labels,
                     times: TimesId::NONE,

@@ -72,8 +72,8 @@ impl Compactor<'_> {
         };
     }
 
-    fn value_type(&mut self, of: ValueType) -> ValueType {
-        ValueType { kind: self.string(of.kind), unit: self.string(of.unit) }
+    fn value_type(&mut self, value_type: ValueType) -> ValueType {
+        ValueType { kind: self.string(value_type.kind), unit: self.string(value_type.unit) }
     }
 
     fn string(&mut self, id: StrId) -> StrId {

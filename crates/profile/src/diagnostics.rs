@@ -205,7 +205,7 @@ impl Diagnostics {
             }
         }
         let (all_truncated, user_stacks) = share(profile, comment::TRUNCATED).unwrap_or_default();
-        let of_codes = truncated.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
+        let with_code = truncated.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
         let shares = by_name(comment::UNSYMBOLIZED);
         Diagnostics {
             samples: count(comment::SAMPLES),
@@ -216,7 +216,7 @@ impl Diagnostics {
             throttled: count(comment::THROTTLED),
             user_stacks,
             truncated,
-            truncated_otherwise: all_truncated.saturating_sub(of_codes),
+            truncated_otherwise: all_truncated.saturating_sub(with_code),
             deep: count(comment::DEEP_STACKS),
             folded: count(comment::FOLDED),
             without_time: comment::values(profile, comment::WITHOUT_TIME)

@@ -257,13 +257,16 @@ impl Profile {
     pub fn type_names(&self) -> Vec<String> {
         let mut kinds: FxHashMap<StrId, usize> = FxHashMap::default();
         let mut types: FxHashMap<ValueType, usize> = FxHashMap::default();
-        for &of in &self.sample_types {
-            *kinds.entry(of.kind).or_default() += 1;
-            *types.entry(of).or_default() += 1;
+        for &value_type in &self.sample_types {
+            *kinds.entry(value_type.kind).or_default() += 1;
+            *types.entry(value_type).or_default() += 1;
         }
-        let name = |(index, of): (usize, &ValueType)| match (kinds[&of.kind], types[of]) {
-            (1, _) => self.str(of.kind).to_owned(),
-            (_, 1) => format!("{}/{}", self.str(of.kind), self.str(of.unit)),
+        let name = |(index, value_type): (usize, &ValueType)| match (
+            kinds[&value_type.kind],
+            types[value_type],
+        ) {
+            (1, _) => self.str(value_type.kind).to_owned(),
+            (_, 1) => format!("{}/{}", self.str(value_type.kind), self.str(value_type.unit)),
             _ => index.to_string(),
         };
         self.sample_types.iter().enumerate().map(name).collect()

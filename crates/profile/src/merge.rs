@@ -196,9 +196,10 @@ impl Merger {
 
     /// The kind of all periods, if it is one.
     fn period_type(&mut self, profiles: &[Profile]) {
-        let of =
+        let period_of =
             |p: &Profile| [p.period_type.kind, p.period_type.unit].map(|id| p.str(id).to_owned());
-        let mut all = profiles.iter().filter(|p| p.period_type != ValueType::default()).map(of);
+        let mut all =
+            profiles.iter().filter(|p| p.period_type != ValueType::default()).map(period_of);
         let Some(first) = all.next() else { return };
         self.has_period = all.all(|other| other == first);
         if self.has_period {

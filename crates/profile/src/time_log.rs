@@ -256,10 +256,10 @@ impl TimeLog {
             let sample = SampleRow { stack: stacks[i], labels: row.labels, times: TimesId::NONE };
             let cells = i * width..(i + 1) * width;
             let start = if i == 0 { 0 } else { samples.ends[i - 1] };
-            let of_row = &mut samples.taken[start..samples.ends[i]];
-            of_row.sort_unstable();
+            let taken = &mut samples.taken[start..samples.ends[i]];
+            taken.sort_unstable();
             let mut scaled = Scaled::new(&unscaled[cells.clone()], &values[cells]);
-            for equal in of_row.chunk_by(|a, b| a[0] == b[0]) {
+            for equal in taken.chunk_by(|a, b| a[0] == b[0]) {
                 let times =
                     equal.iter().map(|&[_, high, low]| u64::from(high) << 32 | u64::from(low));
                 let times = profile.times.push(times);
@@ -267,7 +267,7 @@ impl TimeLog {
                 profile.values.extend(scaled.next(samples.sets.get(equal[0][0]), equal.len()));
             }
             let rest = scaled.rest();
-            if of_row.is_empty() || rest.iter().any(|&v| v != 0) {
+            if taken.is_empty() || rest.iter().any(|&v| v != 0) {
                 profile.samples.push(sample);
                 profile.values.extend(rest);
             }

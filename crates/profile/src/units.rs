@@ -120,8 +120,8 @@ struct Common {
 }
 
 /// The class of a value type, and the base units in its unit.
-fn class(profile: &Profile, of: ValueType) -> (Class, u128) {
-    let (kind, unit) = (profile.str(of.kind), profile.str(of.unit));
+fn class(profile: &Profile, value_type: ValueType) -> (Class, u128) {
+    let (kind, unit) = (profile.str(value_type.kind), profile.str(value_type.unit));
     let kind = kind.strip_suffix('s').unwrap_or(kind).to_owned();
     match Dimension::of(unit) {
         Some((dimension, unit)) => (Class { kind, unit: Ok(dimension) }, unit.factor),
@@ -130,22 +130,28 @@ fn class(profile: &Profile, of: ValueType) -> (Class, u128) {
 }
 
 impl Common {
-    fn new(profile: &Profile, of: ValueType, factor: u128) -> Common {
-        let (kind, unit) = (profile.str(of.kind).to_owned(), profile.str(of.unit).to_owned());
+    fn new(profile: &Profile, value_type: ValueType, factor: u128) -> Common {
+        let (kind, unit) =
+            (profile.str(value_type.kind).to_owned(), profile.str(value_type.unit).to_owned());
         Common { kind, unit, factor, is_ambiguous: false }
     }
 
-    fn add(&mut self, profile: &Profile, of: ValueType, factor: u128) {
+    fn add(&mut self, profile: &Profile, value_type: ValueType, factor: u128) {
         if factor < self.factor {
-            profile.str(of.unit).clone_into(&mut self.unit);
+            profile.str(value_type.unit).clone_into(&mut self.unit);
             self.factor = factor;
         }
     }
 
     /// Gives this type to `of`, whose unit has `factor` base units; returns the factor of values.
-    fn convert(&self, profile: &mut Profile, of: ValueType, factor: u128) -> (ValueType, i64) {
+    fn convert(
+        &self,
+        profile: &mut Profile,
+        value_type: ValueType,
+        factor: u128,
+    ) -> (ValueType, i64) {
         let kind = profile.strings.intern(&self.kind);
-        if profile.default_sample_type == of.kind && of.kind != StrId::EMPTY {
+        if profile.default_sample_type == value_type.kind && value_type.kind != StrId::EMPTY {
             profile.default_sample_type = kind;
         }
         let unit = profile.strings.intern(&self.unit);
@@ -171,23 +177,23 @@ fn align_values<P: BorrowMut<Profile>>(profiles: &mut [P]) {
     for profile in profiles.iter() {
         let profile = profile.borrow();
         let mut seen: FxHashMap<Class, ()> = FxHashMap::default();
-        for &of in &profile.sample_types {
-            let (class_of, factor) = class(profile, of);
-            let common = all.entry(class(profile, of).0);
-            let common = common.or_insert_with(|| Common::new(profile, of, factor));
-            common.add(profile, of, factor);
+        for &value_type in &profile.sample_types {
+            let (class_of, factor) = class(profile, value_type);
+            let common = all.entry(class(profile, value_type).0);
+            let common = common.or_insert_with(|| Common::new(profile, value_type, factor));
+            common.add(profile, value_type, factor);
             common.is_ambiguous |= seen.insert(class_of, ()).is_some();
         }
     }
     for profile in profiles {
         let profile = profile.borrow_mut();
         for index in 0..profile.sample_types.len() {
-            let of = profile.sample_types[index];
-            let (class, factor) = class(profile, of);
+            let value_type = profile.sample_types[index];
+            let (class, factor) = class(profile, value_type);
             let Some(common) = all.get(&class).filter(|common| !common.is_ambiguous) else {
                 continue;
             };
-            let (to, ratio) = common.convert(profile, of, factor);
+            let (to, ratio) = common.convert(profile, value_type, factor);
             profile.sample_types[index] = to;
             if ratio != 1 {
                 let width = profile.sample_types.len();
@@ -202,26 +208,26 @@ fn align_periods<P: BorrowMut<Profile>>(profiles: &mut [P]) {
     let mut common: Option<(Class, Common)> = None;
     for profile in profiles.iter() {
         let profile = profile.borrow();
-        let of = profile.period_type;
-        if of == ValueType::default() {
+        let value_type = profile.period_type;
+        if value_type == ValueType::default() {
             continue;
         }
-        let (class, factor) = class(profile, of);
+        let (class, factor) = class(profile, value_type);
         match &mut common {
-            None => common = Some((class, Common::new(profile, of, factor))),
-            Some((there, common)) if *there == class => common.add(profile, of, factor),
+            None => common = Some((class, Common::new(profile, value_type, factor))),
+            Some((there, common)) if *there == class => common.add(profile, value_type, factor),
             Some(_) => return,
         }
     }
     let Some((_, common)) = common else { return };
     for profile in profiles {
         let profile = profile.borrow_mut();
-        let of = profile.period_type;
-        if of == ValueType::default() {
+        let value_type = profile.period_type;
+        if value_type == ValueType::default() {
             continue;
         }
-        let (_, factor) = class(profile, of);
-        let (to, ratio) = common.convert(profile, of, factor);
+        let (_, factor) = class(profile, value_type);
+        let (to, ratio) = common.convert(profile, value_type, factor);
         profile.period_type = to;
         profile.period = profile.period.saturating_mul(ratio);
         profile.least_period = profile.least_period.saturating_mul(ratio);

@@ -49,9 +49,9 @@ pub fn symbolize(
         let (mut groups, sources) = groups(profile, options, &requested, until);
         let tasks = tasks(&groups, &sources, options.jobs.max(1));
         let earlier = before.load(Ordering::Relaxed);
-        let all_progress = |done, of| {
+        let all_progress = |done, total| {
             before.fetch_max(earlier + done, Ordering::Relaxed);
-            progress(earlier + done, earlier + of);
+            progress(earlier + done, earlier + total);
         };
         let resolved = run(&sources, &tasks, options, until, &all_progress);
         let all: Vec<(Task, TaskResult)> = tasks.into_iter().zip(resolved).collect();

@@ -36,9 +36,9 @@ impl DrawArgs {
             sandwich.total > 0,
             "nothing to draw: no sample that passes the filters has {name}"
         );
-        let of_functions = text::names(view, &functions);
+        let names = text::names(view, &functions);
         let options = FlameOptions {
-            title: self.title.clone().unwrap_or_else(|| format!("Sandwich of {of_functions}")),
+            title: self.title.clone().unwrap_or_else(|| format!("Sandwich of {names}")),
             subtitle: format!("{} · {}", of_view::title(view), text::totals(view, &sandwich)),
             inverted: !self.flame,
             order: self.order(),

@@ -10,16 +10,16 @@ fn with_notes(recorded: Recorded, at_end: Vec<Note>) -> Recorded {
 }
 
 fn lost(lost: u64, taken: u64) -> Note {
-    let of = LossScope::Target;
+    let scope = LossScope::Target;
     let remedies = vec![LossRemedy::LowerRate, LossRemedy::Root];
-    RecordingNote::Lost { lost, taken, of, covered: None, remedies }.into()
+    RecordingNote::Lost { lost, taken, scope, covered: None, remedies }.into()
 }
 
 fn uncovered(sampled: u64) -> Note {
     let covered = CpuCoverage { sampled, used: 1_000_000_000 };
-    let of = Scope::Target;
+    let scope = Scope::Target;
     let cause = MissedCause::TooFrequent;
-    RecordingNote::Uncovered(UncoveredTime { covered, period: 10_000_000, of, cause }).into()
+    RecordingNote::Uncovered(UncoveredTime { covered, period: 10_000_000, scope, cause }).into()
 }
 
 fn recorded(diagnostics: Diagnostics) -> Recorded {

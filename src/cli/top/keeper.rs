@@ -36,18 +36,18 @@ impl Keeper {
     pub fn new(
         names: SymbolOptions,
         sender: Sender<Message>,
-        of: &Running,
+        recorder: &Running,
     ) -> anyhow::Result<Keeper> {
         let mut cost = CostMeter::default();
         cost.read();
         Ok(Keeper {
             windows: Windows::default(),
-            names: Names::start(names, of.number, sender)?,
+            names: Names::start(names, recorder.number, sender)?,
             cost,
             stats: Stats::default(),
             last: Stats::default(),
             elapsed: Duration::ZERO,
-            is_whole_machine: of.is_whole_machine,
+            is_whole_machine: recorder.is_whole_machine,
         })
     }
 

@@ -139,11 +139,12 @@ impl Names {
         // Files that are newer than the samples have no names for them.
         request.profile.time_nanos = now;
         let mappings = || (0..).zip(&request.mappings);
-        let file = |(i, of): (u32, &MappingId)| Some((i, self.files.get(of)?.clone()));
+        let file = |(i, mapping): (u32, &MappingId)| Some((i, self.files.get(mapping)?.clone()));
         let files = mappings().filter_map(file).collect();
-        let root = |(i, of): (u32, &MappingId)| Some((i, self.roots.get(of)?.clone()));
+        let root = |(i, mapping): (u32, &MappingId)| Some((i, self.roots.get(mapping)?.clone()));
         let roots = mappings().filter_map(root).collect();
-        let changed = mappings().filter(|(_, of)| self.changed.contains(of)).map(|(i, _)| i);
+        let changed =
+            mappings().filter(|(_, mapping)| self.changed.contains(mapping)).map(|(i, _)| i);
         let changed = changed.collect();
         self.cpu = os::own_usage().0;
         self.is_busy = self.lookups.send(Lookup { request, files, roots, changed }).is_ok();

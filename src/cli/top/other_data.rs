@@ -60,15 +60,15 @@ pub fn parse(typed: &str, target: &TargetArgs) -> anyhow::Result<TargetArgs> {
 /// The first word as options: names of profile types become values of `-T`, others
 /// values of `-e`.
 fn options(word: &str) -> Vec<String> {
-    let is_type = |name: &&str| types::ALL.iter().any(|one| one.name == *name);
+    let is_type = |name: &&str| types::ALL.iter().any(|known| known.name == *name);
     let names = || word.split(',');
     if word.starts_with('-') || !names().all(|name| !name.is_empty()) {
         return vec![word.to_owned()];
     }
     let join = |names: Vec<&str>| names.join(",");
-    let of_types = join(names().filter(is_type).collect());
+    let type_names = join(names().filter(is_type).collect());
     let events = join(names().filter(|name| !is_type(name)).collect());
-    let given = [("-T", of_types), ("-e", events)];
+    let given = [("-T", type_names), ("-e", events)];
     let given = given.into_iter().filter(|(_, names)| !names.is_empty());
     given.flat_map(|(option, names)| [option.to_owned(), names]).collect()
 }

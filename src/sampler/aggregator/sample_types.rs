@@ -38,9 +38,9 @@ impl SampleTypes {
             let route = all.route(event, options, types, session);
             all.routes.push(route);
         }
-        for (of, one) in types.iter() {
-            all.first.push((of, Column(all.names.len())));
-            one.sample_types().into_iter().for_each(|one| all.add(one));
+        for (index, kind) in types.iter() {
+            all.first.push((index, Column(all.names.len())));
+            kind.sample_types().into_iter().for_each(|kind| all.add(kind));
         }
         all
     }
@@ -118,9 +118,10 @@ impl SampleTypes {
             None if counts => profile.sample_types[0],
             None => first,
         };
-        for &(of, column) in &self.first {
-            let one = types.iter().find(|(known, _)| *known == of);
-            one.into_iter().for_each(|(_, one)| one.describe(profile, column == Column::default()));
+        for &(index, column) in &self.first {
+            let kind = types.iter().find(|(known, _)| *known == index);
+            kind.into_iter()
+                .for_each(|(_, kind)| kind.describe(profile, column == Column::default()));
         }
     }
 

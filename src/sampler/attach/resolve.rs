@@ -114,7 +114,7 @@ impl Attacher {
         self.triggers.truncate(from);
         names.dedup();
         let name = match names.as_slice() {
-            [one] => one.clone(),
+            [event] => event.clone(),
             several => format!("{{{}}}", several.join(",")),
         };
         self.refused.push(LeftOut::event(name, why));
@@ -130,18 +130,18 @@ impl Attacher {
         if self.events.is_empty() && processes {
             self.push_event(TypeEvent::each_time(EventSpec::sideband()), None);
         }
-        for (of, one) in types.iter_mut() {
-            match self.resolve_type(of, one.as_mut()) {
+        for (index, kind) in types.iter_mut() {
+            match self.resolve_type(index, kind.as_mut()) {
                 Ok(()) => others = true,
                 Err(why) => {
-                    self.refused.push(LeftOut::profile_type(one.name(), why));
-                    self.types_left_out.push(of);
+                    self.refused.push(LeftOut::profile_type(kind.name(), why));
+                    self.types_left_out.push(index);
                 }
             }
         }
         let left_out = &self.types_left_out;
-        let mut used = types.iter().filter(|(of, _)| !left_out.contains(of));
-        self.switch_records = used.any(|(_, one)| one.program_needs().switch_records);
+        let mut used = types.iter().filter(|(index, _)| !left_out.contains(index));
+        self.switch_records = used.any(|(_, kind)| kind.program_needs().switch_records);
         match self.refused.first() {
             Some(first) if !others => Err(first.why.clone()),
             _ => {
@@ -151,12 +151,12 @@ impl Attacher {
         }
     }
 
-    fn resolve_type(&mut self, of: usize, one: &mut dyn ProfileType) -> Result<(), Error> {
+    fn resolve_type(&mut self, index: usize, kind: &mut dyn ProfileType) -> Result<(), Error> {
         // The clock is event 0 of a type that takes its samples.
-        let takes_clock = one.needs().clock == NeededClock::Nanoseconds;
+        let takes_clock = kind.needs().clock == NeededClock::Nanoseconds;
         let mut events = Vec::new();
         self.or_restore(|attacher| {
-            events = one.events(&mut EventTrial(attacher))?;
+            events = kind.events(&mut EventTrial(attacher))?;
             events.iter().try_for_each(|event| {
                 let tried = attacher.try_event(&event.spec, Trigger::Period(event.period));
                 tried.map_err(|e| attacher.refused(&event.spec, &e))
@@ -169,10 +169,10 @@ impl Attacher {
         }
         if takes_clock {
             self.owners.resize(self.events.len(), None);
-            self.owners[0] = Some(EventOwner { of, event: 0 });
+            self.owners[0] = Some(EventOwner { index, event: 0 });
         }
         for (i, event) in events.into_iter().enumerate() {
-            let event_of = EventOwner { of, event: i + usize::from(takes_clock) };
+            let event_of = EventOwner { index, event: i + usize::from(takes_clock) };
             self.push_event(event, Some(event_of));
         }
         Ok(())

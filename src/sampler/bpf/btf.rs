@@ -186,9 +186,9 @@ impl Btf {
     /// # Errors
     ///
     /// `NotFound`: this kernel's struct has no field of that name.
-    pub fn field(&self, of: &str, path: &[&str]) -> io::Result<i16> {
+    pub fn field(&self, name: &str, path: &[&str]) -> io::Result<i16> {
         let field = || {
-            let mut within = self.find(STRUCT, of)?.1;
+            let mut within = self.find(STRUCT, name)?.1;
             let mut offset = 0;
             for (i, name) in path.iter().enumerate() {
                 let (type_, at) = self.member(within, name, 0)?;
@@ -200,7 +200,7 @@ impl Btf {
             i16::try_from(offset).ok()
         };
         field().ok_or_else(|| {
-            let why = format!("this kernel's {of} has no field {}", path.join("."));
+            let why = format!("this kernel's {name} has no field {}", path.join("."));
             io::Error::new(io::ErrorKind::NotFound, why)
         })
     }
@@ -210,25 +210,25 @@ impl Btf {
     /// # Errors
     ///
     /// `NotFound`: this kernel has no struct of that name.
-    pub fn size(&self, of: &str) -> io::Result<i16> {
+    pub fn size(&self, name: &str) -> io::Result<i16> {
         // Behind the name and the kind.
-        let size = || word(&self.bytes, self.find(STRUCT, of)?.1.rest - 4);
+        let size = || word(&self.bytes, self.find(STRUCT, name)?.1.rest - 4);
         size().and_then(|size| i16::try_from(size).ok()).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, format!("this kernel has no struct {of}"))
+            io::Error::new(io::ErrorKind::NotFound, format!("this kernel has no struct {name}"))
         })
     }
 
     /// The type and the offset in bytes of a member.
-    fn member(&self, of: Type, name: &str, depth: usize) -> Option<(usize, usize)> {
-        if !matches!(of.kind, STRUCT | UNION) || depth > MAX_DEPTH {
+    fn member(&self, container: Type, name: &str, depth: usize) -> Option<(usize, usize)> {
+        if !matches!(container.kind, STRUCT | UNION) || depth > MAX_DEPTH {
             return None;
         }
-        (0..of.len).find_map(|i| {
-            let at = of.rest + i * 12;
+        (0..container.len).find_map(|i| {
+            let at = container.rest + i * 12;
             let named = word(&self.bytes, at)?;
             let type_ = word(&self.bytes, at + 4)? as usize;
             let mut bits = word(&self.bytes, at + 8)? as usize;
-            if of.bit_fields {
+            if container.bit_fields {
                 bits &= 0xff_ffff;
             }
             let named = self.name(named);

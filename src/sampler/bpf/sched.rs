@@ -182,7 +182,7 @@ impl SchedProgram {
 
     fn add(
         &self,
-        of: ThreadId,
+        thread_id: ThreadId,
         since: u64,
         state: Option<ThreadState>,
         awaited: bool,
@@ -194,8 +194,8 @@ impl SchedProgram {
         set(thread::SINCE, &since.to_ne_bytes());
         set(thread::STATE, &state.map_or(UNKNOWN, |s| s as i32).to_ne_bytes());
         set(thread::FLAGS, &(i32::from(awaited) * snippets::AWAITED).to_ne_bytes());
-        set(thread::PROCESS, &of.pid.to_ne_bytes());
-        self.threads.insert(&of.tid.to_ne_bytes(), &value)
+        set(thread::PROCESS, &thread_id.pid.to_ne_bytes());
+        self.threads.insert(&thread_id.tid.to_ne_bytes(), &value)
     }
 
     /// The threads that have not exited, after [`KernelProgram::detach`].

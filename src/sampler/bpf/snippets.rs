@@ -255,10 +255,10 @@ pub fn losses(map: &Map) -> Losses {
     if map.get(&0_u32.to_ne_bytes(), &mut values, cpus).is_err() {
         return Losses { threads: 0, largest_interval: 0 };
     }
-    let of = |at| values.chunks_exact(control::SIZE).filter_map(move |cpu| number(cpu, at));
+    let counts_at = |at| values.chunks_exact(control::SIZE).filter_map(move |cpu| number(cpu, at));
     Losses {
-        threads: of(control::LOST).sum(),
-        largest_interval: of(control::LARGEST).max().unwrap_or(0),
+        threads: counts_at(control::LOST).sum(),
+        largest_interval: counts_at(control::LARGEST).max().unwrap_or(0),
     }
 }
 

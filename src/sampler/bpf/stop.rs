@@ -123,8 +123,8 @@ impl StopPrograms for Stopper {
     }
 
     fn near(&self) -> Option<Near> {
-        let of = |at| self.word(at).load(SeqCst) as i32;
-        match of(shared::HELD) {
+        let value_at = |at| self.word(at).load(SeqCst) as i32;
+        match value_at(shared::HELD) {
             0 => match self.word(shared::SEEN).swap(0, SeqCst) as i32 {
                 0 => None,
                 tid => Some(Near { tid, held: false }),
@@ -165,7 +165,7 @@ struct StopProgram<'a> {
 
 impl<'a> StopProgram<'a> {
     fn new(kernel: &Btf, map: &'a Map, signal: i32) -> io::Result<StopProgram<'a>> {
-        let field = |of, path: &[&str]| kernel.field(of, path);
+        let field = |name, path: &[&str]| kernel.field(name, path);
         let actions = field("sighand_struct", &["action"])?;
         let size = kernel.size("k_sigaction")?;
         let handler = field("k_sigaction", &["sa", "sa_handler"])?;

@@ -197,16 +197,16 @@ impl SyscallProgram {
     pub fn sums(&self) -> Vec<CallSum> {
         let mut found = Vec::new();
         for (key, value) in self.sums.entries() {
-            let of = |at| number(&value, at).expect("a value of the map's size");
-            let of_key = |at| number(&key, at).expect("a key of the map's size");
-            let kind = of_key(sum::THREAD) >> 32;
+            let value_at = |at| number(&value, at).expect("a value of the map's size");
+            let key_at = |at| number(&key, at).expect("a key of the map's size");
+            let kind = key_at(sum::THREAD) >> 32;
             found.push(CallSum {
-                pid: of(sum::PROCESS) as i32,
-                tid: of_key(sum::THREAD) as i32,
-                object: of_key(sum::OBJECT),
+                pid: value_at(sum::PROCESS) as i32,
+                tid: key_at(sum::THREAD) as i32,
+                object: key_at(sum::OBJECT),
                 kind,
-                count: of(sum::COUNT),
-                nanos: of(sum::NANOS),
+                count: value_at(sum::COUNT),
+                nanos: value_at(sum::NANOS),
             });
         }
         found

@@ -81,8 +81,9 @@ pub enum Generic {
 
 /// The names of all cache events, in perf's order.
 pub fn cache_names() -> impl Iterator<Item = String> {
-    let of = |cache: &'static str| CACHE_OPS.iter().map(move |(op, ..)| format!("{cache}-{op}"));
-    CACHES.iter().flat_map(move |(cache, _)| of(cache))
+    let names_of =
+        |cache: &'static str| CACHE_OPS.iter().map(move |(op, ..)| format!("{cache}-{op}"));
+    CACHES.iter().flat_map(move |(cache, _)| names_of(cache))
 }
 
 /// The event with one of the names above, if any.

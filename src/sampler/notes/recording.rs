@@ -24,7 +24,7 @@ pub enum RecordingNote {
         /// Length of the recording.
         lasted: Duration,
         /// The target.
-        of: Scope,
+        scope: Scope,
         /// The reason.
         why: EmptyCause,
     },
@@ -79,7 +79,7 @@ pub enum RecordingNote {
         /// The number of other samples.
         taken: u64,
         /// The processes that they may belong to.
-        of: LossScope,
+        scope: LossScope,
         /// The CPU time that the other samples cover, if known.
         covered: Option<CpuCoverage>,
         /// The remedies, the best first.
@@ -145,7 +145,7 @@ pub struct UncoveredTime {
     /// Nanoseconds between two samples.
     pub period: u64,
     /// The target.
-    pub of: Scope,
+    pub scope: Scope,
     /// The cause.
     pub cause: MissedCause,
 }

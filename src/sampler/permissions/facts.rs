@@ -106,13 +106,8 @@ impl Facts {
         let cpus = self.cpus.max(1);
         let all = (self.mlock_kb * 1024).saturating_mul(cpus).saturating_add(self.memlock);
         // One page of each ring is its header, and rings have a power of two of pages.
-        let one = (all / cpus).saturating_sub(4096);
-        Some(if one < 4096 { 0 } else { 1 << one.ilog2() })
-    }
-
-    /// `sudo ` where it is needed.
-    pub fn sudo(&self) -> &'static str {
-        if self.uid == 0 { "" } else { "sudo " }
+        let share = (all / cpus).saturating_sub(4096);
+        Some(if share < 4096 { 0 } else { 1 << share.ilog2() })
     }
 }
 

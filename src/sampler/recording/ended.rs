@@ -59,7 +59,6 @@ impl Ended<'_> {
             notes: self.notes,
             exit: self.command.exit,
             running: self.command.running,
-            interrupted: self.plan.interrupts.stopped(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! first ends symbolization (or the wait for a server), and the next aborts. Signals for a COMMAND
 //! are forwarded to it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -156,12 +156,6 @@ impl Interrupts {
     /// Becomes readable when an end is requested.
     pub fn fd(&self) -> RawFd {
         self.wake.as_raw_fd()
-    }
-
-    /// Waits until an end is requested.
-    pub fn wait(&mut self) {
-        // An error means that the signal thread has ended, which never happens.
-        let _ = self.wake.read(&mut [0]);
     }
 }
 

@@ -139,8 +139,8 @@ fn no_samples(ended: &Outcome<'_>, is_explained: bool) -> Option<RecordingNote> 
     let Outcome { options, session, lasted, .. } = *ended;
     let sampled = session.events().iter().any(|event| !event.auxiliary);
     let empty = session.stats().samples == 0 && sampled && !is_explained;
-    let of = scope(&options.target);
-    empty.then(|| RecordingNote::NoSamples { lasted, of, why: why_empty(ended) })
+    let scope = scope(&options.target);
+    empty.then(|| RecordingNote::NoSamples { lasted, scope, why: why_empty(ended) })
 }
 
 /// Lost samples, their share, and the remedies.
@@ -151,13 +151,13 @@ fn losses(ended: &Outcome<'_>) -> Vec<RecordingNote> {
     let mut notes = Vec::new();
     let Stats { samples: taken, lost, lost_records, .. } = session.stats();
     if lost > 0 {
-        let of = if session.loses_only_target_samples() {
+        let scope = if session.loses_only_target_samples() {
             LossScope::Target
         } else {
             LossScope::AllProcesses
         };
         let remedies = remedies(options, each_time && !has_clock, os::uid() == 0);
-        notes.push(RecordingNote::Lost { lost, taken, of, covered, remedies });
+        notes.push(RecordingNote::Lost { lost, taken, scope, covered, remedies });
         let events = session.events().iter().enumerate();
         let made_up = events.filter(|&(i, _)| session.scales_for_losses(i));
         let mut names: Vec<String> = made_up.map(|(_, event)| event.name.clone()).collect();
@@ -220,7 +220,7 @@ fn uncovered_time(ended: &Outcome<'_>) -> Option<UncoveredTime> {
         }
         _ => MissedCause::ShortThreads(ShortThreadRemedy::HigherRate),
     };
-    Some(UncoveredTime { covered, period, of: scope(&options.target), cause })
+    Some(UncoveredTime { covered, period, scope: scope(&options.target), cause })
 }
 
 /// The reason why the kernel skips samples that are due.
@@ -267,10 +267,10 @@ fn why_empty(ended: &Outcome<'_>) -> EmptyCause {
         return EmptyCause::Interrupted;
     }
     if events.iter().any(|e| e.kind != EventKind::Clock) {
-        let types = aggregator.types.iter().filter(|(_, one)| one.needs().every_event);
+        let types = aggregator.types.iter().filter(|(_, kind)| kind.needs().every_event);
         let others = events.iter().filter(|e| e.kind != EventKind::OfType && !e.auxiliary);
         let others = others.map(|e| e.name.clone());
-        let types = types.map(|(_, one)| one.name().noun().to_owned());
+        let types = types.map(|(_, kind)| kind.name().noun().to_owned());
         return EmptyCause::NoEvents(others.chain(types).collect());
     }
     let place = match (&options.cpus, events[0].user, events[0].kernel) {
@@ -279,8 +279,8 @@ fn why_empty(ended: &Outcome<'_>) -> EmptyCause {
         (None, _, false) => SampledPlace::User,
         _ => SampledPlace::Everywhere,
     };
-    let of_command = matches!(options.target, Target::Command(_)).then(os::children_cpu);
-    match of_command.or(session.cpu_time().map(|n| n as f64 / 1e9)) {
+    let command_time = matches!(options.target, Target::Command(_)).then(os::children_cpu);
+    match command_time.or(session.cpu_time().map(|n| n as f64 / 1e9)) {
         Some(used) if used > 0.0 && place == SampledPlace::Everywhere => {
             EmptyCause::TooShort { used, period: session.period().unwrap_or(0) }
         }

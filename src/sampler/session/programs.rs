@@ -35,11 +35,12 @@ impl KernelPrograms {
         };
         let mut kernel = None;
         let mut programs = Vec::new();
-        for (of, one) in types.iter_mut().filter(|(_, one)| one.program_needs().thread_events) {
+        for (index, kind) in types.iter_mut().filter(|(_, kind)| kind.program_needs().thread_events)
+        {
             // Read when the first type requires it.
             let kernel = kernel.get_or_insert_with(Btf::of_kernel);
             let Ok(kernel) = kernel else { break };
-            programs.extend(one.load_program(kernel, scope).map(|program| (of, program)));
+            programs.extend(kind.load_program(kernel, scope).map(|program| (index, program)));
         }
         KernelPrograms(programs)
     }
@@ -50,8 +51,8 @@ impl KernelPrograms {
     }
 
     /// Removes the programs of a profile type.
-    pub fn leave_out(&mut self, of: usize) {
-        self.0.retain(|(known, _)| *known != of);
+    pub fn leave_out(&mut self, index: usize) {
+        self.0.retain(|(known, _)| *known != index);
     }
 
     /// Attaches the programs, with the threads of the target. `command`: pid of a command that is
@@ -89,15 +90,15 @@ impl KernelPrograms {
     ///
     /// The events are not of a kind that programs can write to.
     pub fn connect(&self, attacher: &Attacher, rings: &[Ring]) -> io::Result<()> {
-        for (of, program) in &self.0 {
+        for (index, program) in &self.0 {
             let written = |&event: &usize| attacher.events[event].is_written_by_programs();
-            let events = attacher.events_of(*of).filter(written);
-            let of_cpus: Vec<Vec<RawFd>> = events.map(|e| attacher.descriptors(e)).collect();
+            let events = attacher.events_of(*index).filter(written);
+            let by_event: Vec<Vec<RawFd>> = events.map(|e| attacher.descriptors(e)).collect();
             for (at, ring) in rings.iter().enumerate() {
-                let of_cpu: Option<Vec<RawFd>> =
-                    of_cpus.iter().map(|cpus| cpus.get(at).copied()).collect();
-                if let Some(of_cpu) = of_cpu {
-                    program.connect(ring.cpu(), &of_cpu)?;
+                let by_cpu: Option<Vec<RawFd>> =
+                    by_event.iter().map(|cpus| cpus.get(at).copied()).collect();
+                if let Some(by_cpu) = by_cpu {
+                    program.connect(ring.cpu(), &by_cpu)?;
                 }
             }
         }

@@ -44,7 +44,7 @@ pub(super) fn new_attacher(
         Rate::Max => false,
     };
     let grouped = options.events.iter().any(|e| e.group == GroupRole::Leader);
-    let each_time = types.iter().any(|(_, one)| one.program_needs().thread_events);
+    let each_time = types.iter().any(|(_, kind)| kind.program_needs().thread_events);
     let clock_alone = cpu_time && !grouped && !each_time;
     if processes && options.inherit && clock_alone && seldom {
         match Attacher::new(options, types, cpus.to_vec(), true) {

@@ -6,7 +6,7 @@ use super::{ALL, NeededClock, Needs, ProfileType, SampleCounting, Selection};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventOwner {
     /// Its index in [`ProfileTypes`].
-    pub of: usize,
+    pub index: usize,
     /// The index of the event among those of the type.
     pub event: usize,
 }

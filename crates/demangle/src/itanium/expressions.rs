@@ -121,7 +121,7 @@ impl<'a> Parser<'a> {
             self.expect("E")?;
             return Some(encoding);
         }
-        let of = self.type_()?;
+        let inner = self.type_()?;
         let start = self.at;
         while self.peek(0) != b'E' {
             if self.peek(0) == 0 {
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
         }
         let value = std::str::from_utf8(self.text.get(start..self.at)?).ok()?;
         self.at += 1;
-        Some(self.add(NameNode::Integer(of, value)))
+        Some(self.add(NameNode::Integer(inner, value)))
     }
 
     pub fn expression(&mut self) -> Option<Id> {
@@ -151,11 +151,11 @@ impl<'a> Parser<'a> {
             _ => {}
         }
         if self.eat("gs") {
-            let of = match (self.peek(0), self.peek(1)) {
+            let inner = match (self.peek(0), self.peek(1)) {
                 (b'n', b'w' | b'a') | (b'd', b'l' | b'a') => self.expression()?,
                 _ => self.unresolved_name()?,
             };
-            return Some(self.add(NameNode::Global(of)));
+            return Some(self.add(NameNode::Global(inner)));
         }
         if let Some(word) = self.word_of_code() {
             return word;
@@ -163,8 +163,8 @@ impl<'a> Parser<'a> {
         let (code, name, kind) = self.operator()?;
         match kind {
             Operands::One => {
-                let of = self.expression()?;
-                Some(self.add(NameNode::Prefix(name, of)))
+                let inner = self.expression()?;
+                Some(self.add(NameNode::Prefix(name, inner)))
             }
             Operands::Two => {
                 let left = self.expression()?;
@@ -173,11 +173,11 @@ impl<'a> Parser<'a> {
             }
             Operands::Step => {
                 let before = self.eat("_");
-                let of = self.expression()?;
+                let inner = self.expression()?;
                 Some(self.add(if before {
-                    NameNode::Prefix(name, of)
+                    NameNode::Prefix(name, inner)
                 } else {
-                    NameNode::Postfix(of, name)
+                    NameNode::Postfix(inner, name)
                 }))
             }
             Operands::Other => self.other(code, name),
@@ -198,9 +198,9 @@ impl<'a> Parser<'a> {
             }
             b"tl" => {
                 self.at += 2;
-                self.type_().and_then(|of| {
+                self.type_().and_then(|inner| {
                     let all = self.until_end(Self::expression)?;
-                    Some(self.add(NameNode::Braces(Some(of), all)))
+                    Some(self.add(NameNode::Braces(Some(inner), all)))
                 })
             }
             b"nx" => self.enclosed("noexcept(", ")", Self::expression),
@@ -242,16 +242,16 @@ impl<'a> Parser<'a> {
         parse: fn(&mut Self) -> Option<Id>,
     ) -> Option<Id> {
         self.at += 2;
-        let of = parse(self)?;
-        Some(self.add(NameNode::Enclosed(before, of, behind)))
+        let inner = parse(self)?;
+        Some(self.add(NameNode::Enclosed(before, inner, behind)))
     }
 
     fn other(&mut self, code: &'static str, name: &'static str) -> Option<Id> {
         match code {
             "cc" | "dc" | "rc" | "sc" => {
                 let to = self.type_()?;
-                let of = self.expression()?;
-                Some(self.add(NameNode::Cast(name, to, of)))
+                let inner = self.expression()?;
+                Some(self.add(NameNode::Cast(name, to, inner)))
             }
             "cl" => {
                 let callee = self.expression()?;
@@ -259,9 +259,9 @@ impl<'a> Parser<'a> {
                 Some(self.add(NameNode::Call(callee, arguments)))
             }
             "ix" => {
-                let of = self.expression()?;
+                let inner = self.expression()?;
                 let index = self.expression()?;
-                Some(self.add(NameNode::Subscript(of, index)))
+                Some(self.add(NameNode::Subscript(inner, index)))
             }
             "qu" => {
                 let if_ = self.expression()?;
@@ -274,7 +274,7 @@ impl<'a> Parser<'a> {
                 while !self.eat("_") {
                     placement.push(self.expression()?);
                 }
-                let of = self.type_()?;
+                let inner = self.type_()?;
                 let arguments = if self.eat("pi") {
                     Some(self.until_end(Self::expression)?)
                 } else if self.peek(0) == b'i' {
@@ -283,7 +283,7 @@ impl<'a> Parser<'a> {
                     self.expect("E")?;
                     None
                 };
-                Some(self.add(NameNode::New(name, placement, of, arguments)))
+                Some(self.add(NameNode::New(name, placement, inner, arguments)))
             }
             _ => None,
         }
@@ -357,8 +357,8 @@ impl<'a> Parser<'a> {
             }
             whole
         } else {
-            let of = self.unresolved_type()?;
-            self.with_arguments(of)?
+            let inner = self.unresolved_type()?;
+            self.with_arguments(inner)?
         };
         let base = self.base_name()?;
         Some(self.add(NameNode::Nested(scope, base)))
@@ -403,11 +403,11 @@ impl<'a> Parser<'a> {
             return self.simple_name();
         }
         if self.eat("dn") {
-            let of = match self.peek(0) {
+            let inner = match self.peek(0) {
                 b'0'..=b'9' => self.simple_name()?,
                 _ => self.unresolved_type()?,
             };
-            return Some(self.add(NameNode::Unnamed(of)));
+            return Some(self.add(NameNode::Unnamed(inner)));
         }
         self.eat("on");
         let name = self.operator_name(None)?;

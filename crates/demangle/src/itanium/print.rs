@@ -146,7 +146,7 @@ impl<'a, 'p> Printer<'a, 'p> {
             id = match self.node(id) {
                 NameNode::Array(..) => return Ok((true, false)),
                 NameNode::Function { .. } => return Ok((false, true)),
-                &NameNode::Qualified(of, _) | &NameNode::Vendor(of, _) => of,
+                &NameNode::Qualified(inner, _) | &NameNode::Vendor(inner, _) => inner,
                 NameNode::Argument(_) | NameNode::Forward(_) | NameNode::PackElement(_) => {
                     match self.meant(id)? {
                         Some(meant) if meant != id => meant,
@@ -253,9 +253,9 @@ impl<'a, 'p> Printer<'a, 'p> {
     /// Entities that have no name of their own, or an operator's.
     fn left_of_entity(&mut self, node: &'p NameNode<'a>) -> Printed {
         match node {
-            &NameNode::Special(what, of) => {
+            &NameNode::Special(what, inner) => {
                 self.text(what)?;
-                self.both(of)
+                self.both(inner)
             }
             &NameNode::Construction(base, derived) => {
                 self.text("construction vtable for ")?;
@@ -292,17 +292,17 @@ impl<'a, 'p> Printer<'a, 'p> {
 
     fn left_of_type(&mut self, node: &'p NameNode<'a>) -> Printed {
         match *node {
-            NameNode::Qualified(of, qualifiers) => {
-                self.left(of)?;
+            NameNode::Qualified(inner, qualifiers) => {
+                self.left(inner)?;
                 // Qualifiers of the argument are not repeated.
-                let printed = match self.meant(of)?.map(|of| self.node(of)) {
+                let printed = match self.meant(inner)?.map(|inner| self.node(inner)) {
                     Some(&NameNode::Qualified(_, printed)) => printed,
                     _ => 0,
                 };
                 self.qualifiers(qualifiers & !printed)
             }
-            NameNode::Vendor(of, qualifier) => {
-                self.left(of)?;
+            NameNode::Vendor(inner, qualifier) => {
+                self.left(inner)?;
                 if !self.out.ends_with(' ') {
                     self.text(" ")?;
                 }
@@ -321,13 +321,13 @@ impl<'a, 'p> Printer<'a, 'p> {
                 self.both(class)?;
                 self.text("::*")
             }
-            NameNode::Suffixed(of, suffix) => {
-                self.both(of)?;
+            NameNode::Suffixed(inner, suffix) => {
+                self.both(inner)?;
                 self.text(suffix)
             }
-            NameNode::Array(of, _) => self.left(of),
-            NameNode::Vector(of, length) => {
-                self.both(of)?;
+            NameNode::Array(inner, _) => self.left(inner),
+            NameNode::Vector(inner, length) => {
+                self.both(inner)?;
                 self.text(" __vector(")?;
                 self.both(length)?;
                 self.text(")")
@@ -358,19 +358,19 @@ impl<'a, 'p> Printer<'a, 'p> {
 
     fn right_of(&mut self, id: Id) -> Printed {
         match self.node(id) {
-            &NameNode::Qualified(of, _) | &NameNode::Vendor(of, _) => self.right(of),
+            &NameNode::Qualified(inner, _) | &NameNode::Vendor(inner, _) => self.right(inner),
             &NameNode::Pointer(to) | &NameNode::Member(_, to) => self.right_of_pointer(to),
             &NameNode::Referring(to, _) => {
                 let (to, _) = self.collapsed(to)?;
                 self.right_of_pointer(to)
             }
-            &NameNode::Array(of, length) => {
+            &NameNode::Array(inner, length) => {
                 self.text(if self.out.ends_with(']') { "[" } else { " [" })?;
                 if let Some(length) = length {
                     self.both(length)?;
                 }
                 self.text("]")?;
-                self.right(of)
+                self.right(inner)
             }
             NameNode::Function { result, parameters, qualifiers, reference, throws } => {
                 self.text("(")?;

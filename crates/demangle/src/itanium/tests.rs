@@ -7,9 +7,9 @@ fn doubled(times: usize) -> String {
     // The substitutions are: f, A, A<int, int>, B, B<…>, B<…>, …
     let mut last = 2;
     for i in 0..times {
-        let of = substitution(last);
+        let inner = substitution(last);
         let class = if i == 0 { "1B".to_owned() } else { substitution(3) };
-        name.push_str(&format!("{class}I{of}{of}E"));
+        name.push_str(&format!("{class}I{inner}{inner}E"));
         last = i + 4;
     }
     name + "Evv"

@@ -44,8 +44,8 @@ impl<'a> Parser<'a> {
                 (b'P', _) => p.compound(NameNode::Pointer)?,
                 (b'R', _) => p.compound(|to| NameNode::Referring(to, Reference::Left))?,
                 (b'O', _) => p.compound(|to| NameNode::Referring(to, Reference::Right))?,
-                (b'C', _) => p.compound(|of| NameNode::Suffixed(of, " _Complex"))?,
-                (b'G', _) => p.compound(|of| NameNode::Suffixed(of, " _Imaginary"))?,
+                (b'C', _) => p.compound(|inner| NameNode::Suffixed(inner, " _Complex"))?,
+                (b'G', _) => p.compound(|inner| NameNode::Suffixed(inner, " _Imaginary"))?,
                 (b'S', following) if following != b't' => return p.substituted_type(),
                 _ => p.name(None)?,
             };
@@ -143,12 +143,16 @@ impl<'a> Parser<'a> {
                     let arguments = p.template_arguments(false)?;
                     qualifier = p.add(NameNode::Template(qualifier, arguments));
                 }
-                let of = p.qualified()?;
-                return Some(p.add(NameNode::Vendor(of, qualifier)));
+                let inner = p.qualified()?;
+                return Some(p.add(NameNode::Vendor(inner, qualifier)));
             }
             let qualifiers = p.qualifiers();
-            let of = p.type_()?;
-            Some(if qualifiers == 0 { of } else { p.add(NameNode::Qualified(of, qualifiers)) })
+            let inner = p.type_()?;
+            Some(if qualifiers == 0 {
+                inner
+            } else {
+                p.add(NameNode::Qualified(inner, qualifiers))
+            })
         })
     }
 
@@ -202,8 +206,8 @@ impl<'a> Parser<'a> {
             Some(self.expression()?)
         };
         self.expect("_")?;
-        let of = self.type_()?;
-        Some(self.add(NameNode::Array(of, length)))
+        let inner = self.type_()?;
+        Some(self.add(NameNode::Array(inner, length)))
     }
 
     fn vector(&mut self) -> Option<Id> {
@@ -215,8 +219,8 @@ impl<'a> Parser<'a> {
             self.add(NameNode::Number(number))
         };
         self.expect("_")?;
-        let of = self.type_()?;
-        Some(self.add(NameNode::Vector(of, length)))
+        let inner = self.type_()?;
+        Some(self.add(NameNode::Vector(inner, length)))
     }
 
     pub fn decltype(&mut self) -> Option<Id> {

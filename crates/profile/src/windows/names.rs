@@ -75,12 +75,13 @@ impl Windows {
             let location = self.tables.locations[id.0 as usize].clone();
             let mapping = location.mapping.map(|mapping| {
                 *placed.entry(mapping).or_insert_with(|| {
-                    let of = &self.tables.mappings[mapping.0 as usize];
+                    let known_mapping = &self.tables.mappings[mapping.0 as usize];
                     let mut string = |id| profile.strings.intern(self.tables.str(id));
-                    let (file, build_id) = (string(of.file), string(of.build_id));
-                    profile.mappings.push(Mapping { file, build_id, ..of.clone() });
-                    let of_builder = self.mappings.iter().position(|&known| known == mapping);
-                    mappings.push(MappingId(of_builder.unwrap_or(usize::MAX) as u32));
+                    let (file, build_id) =
+                        (string(known_mapping.file), string(known_mapping.build_id));
+                    profile.mappings.push(Mapping { file, build_id, ..known_mapping.clone() });
+                    let known_index = self.mappings.iter().position(|&known| known == mapping);
+                    mappings.push(MappingId(known_index.unwrap_or(usize::MAX) as u32));
                     MappingId(profile.mappings.len() as u32 - 1)
                 })
             });
@@ -125,14 +126,14 @@ impl Windows {
     }
 
     fn named_function(&mut self, profile: &Profile, function: FunctionId) -> FunctionId {
-        let of = profile.functions[function.0 as usize];
+        let function = profile.functions[function.0 as usize];
         let strings = &mut self.tables.strings;
         let mut string = |id| strings.intern(profile.str(id));
         let function = Function {
-            name: string(of.name),
-            system_name: string(of.system_name),
-            filename: string(of.filename),
-            start_line: of.start_line,
+            name: string(function.name),
+            system_name: string(function.system_name),
+            filename: string(function.filename),
+            start_line: function.start_line,
         };
         self.function(function)
     }
@@ -142,8 +143,8 @@ impl Windows {
         let new = &profile.mappings[mapping.0 as usize];
         let file = self.tables.strings.intern(profile.str(new.file));
         let build_id = self.tables.strings.intern(profile.str(new.build_id));
-        let of_module = |m: &Mapping| m.file == file && m.build_id == build_id;
-        if let Some(known) = self.tables.mappings.iter().position(of_module) {
+        let is_module = |m: &Mapping| m.file == file && m.build_id == build_id;
+        if let Some(known) = self.tables.mappings.iter().position(is_module) {
             let known_mapping = &mut self.tables.mappings[known];
             known_mapping.start = known_mapping.start.min(new.start);
             known_mapping.limit = known_mapping.limit.max(new.limit);

@@ -335,8 +335,8 @@ impl<'a> CallPrograms<'a> {
         c.op(AluOp::Mov, R9, R8);
         c.op(AluOp::Sub, R9, R6);
         c.put(in_order);
-        for (at, of) in [(0, thread::OBJECT), (8, thread::KIND)] {
-            c.load(AccessSize::Long, R1, R7, of);
+        for (at, field) in [(0, thread::OBJECT), (8, thread::KIND)] {
+            c.load(AccessSize::Long, R1, R7, field);
             c.store(AccessSize::Long, R10, RAW + at, R1);
         }
         c.store(AccessSize::Long, R10, RAW + 16, R9);

@@ -18,11 +18,11 @@ impl fmt::Display for RecordingNote {
                  them too",
                 children.as_secs_f64()
             ),
-            RecordingNote::NoSamples { lasted, of, why } => write!(
+            RecordingNote::NoSamples { lasted, scope, why } => write!(
                 f,
                 "no samples in {:.1} s: the {} {why}",
                 lasted.as_secs_f64(),
-                match of {
+                match scope {
                     Scope::Machine => "machine",
                     Scope::Target => "target",
                 }
@@ -104,12 +104,15 @@ impl fmt::Display for RecordingNote {
                 f,
                 "{stacks} deep stacks are truncated because two copies of the same moment differ"
             ),
-            RecordingNote::Lost { lost, of, covered, remedies, .. } => {
-                let of = match of {
+            RecordingNote::Lost { lost, scope, covered, remedies, .. } => {
+                let whose = match scope {
                     LossScope::Target => "",
                     LossScope::AllProcesses => " of all processes",
                 };
-                write!(f, "{lost} samples{of} were lost because prof could not read them in time")?;
+                write!(
+                    f,
+                    "{lost} samples{whose} were lost because prof could not read them in time"
+                )?;
                 if let Some(covered) = covered {
                     write!(
                         f,
@@ -186,7 +189,7 @@ impl fmt::Display for UncoveredTime {
             "the samples cover {:.0} % of the {:.1} s of CPU time that {} used",
             self.covered.percent(),
             self.covered.used as f64 / 1e9,
-            match self.of {
+            match self.scope {
                 Scope::Machine => "the CPUs",
                 Scope::Target => "the target",
             }
@@ -249,7 +252,7 @@ mod tests {
     fn a_recording_without_samples_says_why() {
         let empty = |why| RecordingNote::NoSamples {
             lasted: Duration::from_millis(300),
-            of: Scope::Target,
+            scope: Scope::Target,
             why,
         };
         assert_notes(vec![
@@ -331,10 +334,10 @@ mod tests {
 
     #[test]
     fn lost_samples_come_with_what_helps() {
-        let lost = |lost, of, covered, remedies| RecordingNote::Lost {
+        let lost = |lost, scope, covered, remedies| RecordingNote::Lost {
             lost,
             taken: 900,
-            of,
+            scope,
             covered,
             remedies,
         };
@@ -392,8 +395,8 @@ mod tests {
     fn time_without_samples_has_its_cause() {
         let uncovered = |sampled, cause| {
             let covered = CpuCoverage { sampled, used: 1_000_000_000 };
-            let of = Scope::Target;
-            RecordingNote::Uncovered(UncoveredTime { covered, period: 10_000_000, of, cause })
+            let scope = Scope::Target;
+            RecordingNote::Uncovered(UncoveredTime { covered, period: 10_000_000, scope, cause })
         };
         let all = |percent, why| {
             format!(

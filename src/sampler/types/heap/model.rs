@@ -269,8 +269,8 @@ impl HeapModel {
     fn row(&mut self, stack: &[LocationId], labels: LabelSetId, builder: &mut Builder) -> u32 {
         let HeapModel { stacks, rows, index, .. } = self;
         let known = |&i: &u32| {
-            let of = stacks.get(StackId(i));
-            rows[i as usize].labels == labels && of == stack
+            let known_stack = stacks.get(StackId(i));
+            rows[i as usize].labels == labels && known_stack == stack
         };
         let hash = hash(stack, labels);
         if let Some(&row) = index.find(hash, known) {

@@ -89,10 +89,10 @@ fn is_in(id: u64, size: u64, interval: u64, half: usize) -> bool {
         return true;
     }
     let size = size.max(1) as f64;
-    let (one, any) =
+    let (share, any) =
         (-(-size / (2.0 * interval as f64)).exp_m1(), -(-size / interval as f64).exp_m1());
-    let both = one * one / any;
-    let only = one * (1.0 - one) / any;
+    let both = share * share / any;
+    let only = share * (1.0 - share) / any;
     let chance = (spread(id) >> 11) as f64 / (1u64 << 53) as f64;
     chance < both || (chance < both + only) == (half == 0)
 }

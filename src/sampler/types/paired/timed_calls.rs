@@ -68,8 +68,8 @@ impl TimedCalls {
         tags: &Tags,
     ) -> Added {
         let TimedCall { lasted, again, interval, .. } = *call;
-        let one = f64::from(u8::from(!again));
-        self.rest += one * (interval as f64 / lasted.max(1) as f64).max(1.0);
+        let ended = f64::from(u8::from(!again));
+        self.rest += ended * (interval as f64 / lasted.max(1) as f64).max(1.0);
         let count = self.rest.floor();
         self.rest -= count;
         let nanos = i64::try_from(extrapolate(lasted, lasted, interval)).unwrap_or(i64::MAX);

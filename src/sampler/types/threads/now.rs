@@ -49,7 +49,7 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
     profile.period_type = profile.sample_types[0];
     profile.period = 1;
     set_time(profile, began.1, lasted);
-    Ok(Recording { aggregated, diagnostics, notes, exit: None, running: None, interrupted: false })
+    Ok(Recording { aggregated, diagnostics, notes, exit: None, running: None })
 }
 
 /// The reason why no thread could be read.

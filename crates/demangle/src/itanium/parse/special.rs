@@ -28,7 +28,7 @@ const OF_ENCODINGS: [Prefix; 3] = [
 
 impl<'a> Parser<'a> {
     pub(super) fn special(&mut self) -> Option<Id> {
-        let (what, of) = if let Some(what) = self.eat_one_of(&OF_TYPES) {
+        let (what, inner) = if let Some(what) = self.eat_one_of(&OF_TYPES) {
             (what, self.type_()?)
         } else if let Some(what) = self.eat_one_of(&OF_NAMES) {
             (what, self.name(None)?)
@@ -43,7 +43,7 @@ impl<'a> Parser<'a> {
         } else {
             (self.thunk()?, self.encoding(false)?)
         };
-        Some(self.add(NameNode::Special(what, of)))
+        Some(self.add(NameNode::Special(what, inner)))
     }
 
     /// Consumes one of the codes; returns its text.
@@ -60,10 +60,10 @@ impl<'a> Parser<'a> {
     }
 
     fn reference_temporary(&mut self) -> Option<Id> {
-        let of = self.name(None)?;
+        let inner = self.name(None)?;
         let n = self.sequence_number()?;
         let what = self.add(NameNode::Made(format!("reference temporary #{n} for ")));
-        Some(self.add(NameNode::Vendor(what, of)))
+        Some(self.add(NameNode::Vendor(what, inner)))
     }
 
     /// The kind and the offsets of a thunk; returns its text.

@@ -24,13 +24,13 @@ impl<'a, 'p> Printer<'a, 'p> {
 
     pub(super) fn expression(&mut self, node: &'p NameNode<'a>) -> Printed {
         match node {
-            &NameNode::Decltype(of) => {
+            &NameNode::Decltype(inner) => {
                 self.text("decltype (")?;
-                self.both(of)?;
+                self.both(inner)?;
                 self.text(")")
             }
             NameNode::Parameter(n) => self.text(&format!("{{parm#{n}}}")),
-            &NameNode::Integer(of, value) => self.literal(of, value),
+            &NameNode::Integer(inner, value) => self.literal(inner, value),
             &NameNode::Count(pack) => {
                 let count = self.length(pack);
                 self.text(&count.to_string())
@@ -39,13 +39,13 @@ impl<'a, 'p> Printer<'a, 'p> {
                 let count: usize = all.iter().map(|&id| self.length(id)).sum();
                 self.text(&count.to_string())
             }
-            &NameNode::Unnamed(of) => {
+            &NameNode::Unnamed(inner) => {
                 self.text("~")?;
-                self.both(of)
+                self.both(inner)
             }
-            &NameNode::Global(of) => {
+            &NameNode::Global(inner) => {
                 self.text("::")?;
-                self.both(of)
+                self.both(inner)
             }
             _ => self.operation(node),
         }
@@ -53,20 +53,20 @@ impl<'a, 'p> Printer<'a, 'p> {
 
     fn operation(&mut self, node: &'p NameNode<'a>) -> Printed {
         match *node {
-            NameNode::Prefix(sign, of) => {
+            NameNode::Prefix(sign, inner) => {
                 self.text(sign)?;
-                match self.node(of) {
+                match self.node(inner) {
                     // The address of a function has no parameters.
                     &NameNode::Encoding { name, .. }
                         if sign == "&" && matches!(self.node(name), NameNode::Nested(..)) =>
                     {
                         self.operand(name)
                     }
-                    _ => self.operand(of),
+                    _ => self.operand(inner),
                 }
             }
-            NameNode::Postfix(of, sign) => {
-                self.operand(of)?;
+            NameNode::Postfix(inner, sign) => {
+                self.operand(inner)?;
                 self.text(sign)
             }
             NameNode::Binary(left, sign, right) => {
@@ -85,18 +85,18 @@ impl<'a, 'p> Printer<'a, 'p> {
                 self.text(" : ")?;
                 self.operand(else_)
             }
-            NameNode::Subscript(of, index) => {
-                self.operand(of)?;
+            NameNode::Subscript(inner, index) => {
+                self.operand(inner)?;
                 self.text("[")?;
                 self.both(index)?;
                 self.text("]")
             }
-            NameNode::Enclosed(before, of, behind) => {
+            NameNode::Enclosed(before, inner, behind) => {
                 self.text(before)?;
                 if behind.is_empty() {
-                    self.operand(of)?;
+                    self.operand(inner)?;
                 } else {
-                    self.both(of)?;
+                    self.both(inner)?;
                 }
                 self.text(behind)
             }
@@ -108,12 +108,12 @@ impl<'a, 'p> Printer<'a, 'p> {
     /// Calls, conversions and new objects: what has arguments.
     fn call(&mut self, node: &'p NameNode<'a>) -> Printed {
         match node {
-            &NameNode::Cast(word, to, of) => {
+            &NameNode::Cast(word, to, inner) => {
                 self.text(word)?;
                 self.text("<")?;
                 self.both(to)?;
                 self.text(">(")?;
-                self.both(of)?;
+                self.both(inner)?;
                 self.text(")")
             }
             NameNode::Convert(to, all) => {
@@ -121,13 +121,13 @@ impl<'a, 'p> Printer<'a, 'p> {
                 self.both(*to)?;
                 self.text(")")?;
                 match all[..] {
-                    [one] => self.operand(one),
+                    [element] => self.operand(element),
                     _ => self.parenthesized(all),
                 }
             }
-            NameNode::Braces(of, all) => {
-                if let Some(of) = *of {
-                    self.both(of)?;
+            NameNode::Braces(inner, all) => {
+                if let Some(inner) = *inner {
+                    self.both(inner)?;
                 }
                 self.text("{")?;
                 self.list(all)?;
@@ -141,14 +141,14 @@ impl<'a, 'p> Printer<'a, 'p> {
                 }
                 self.parenthesized(arguments)
             }
-            NameNode::New(word, placement, of, arguments) => {
+            NameNode::New(word, placement, inner, arguments) => {
                 self.text(word)?;
                 self.text(" ")?;
                 if !placement.is_empty() {
                     self.parenthesized(placement)?;
                     self.text(" ")?;
                 }
-                self.both(*of)?;
+                self.both(*inner)?;
                 arguments.as_ref().map_or(Ok(()), |all| self.parenthesized(all))
             }
             _ => Ok(()),
@@ -164,7 +164,7 @@ impl<'a, 'p> Printer<'a, 'p> {
     fn length(&self, pack: Id) -> usize {
         match self.node(pack) {
             NameNode::Pack(elements) | NameNode::PackElement(elements) => elements.len(),
-            &NameNode::Argument(of) | &NameNode::Expansion(of) => match self.node(of) {
+            &NameNode::Argument(inner) | &NameNode::Expansion(inner) => match self.node(inner) {
                 NameNode::Pack(elements) | NameNode::PackElement(elements) => elements.len(),
                 _ => 1,
             },
@@ -200,8 +200,8 @@ impl<'a, 'p> Printer<'a, 'p> {
         self.text(")")
     }
 
-    fn literal(&mut self, of: Id, value: &str) -> Printed {
-        let builtin = match self.node(of) {
+    fn literal(&mut self, inner: Id, value: &str) -> Printed {
+        let builtin = match self.node(inner) {
             &NameNode::Builtin(name) => name,
             _ => "",
         };
@@ -227,7 +227,7 @@ impl<'a, 'p> Printer<'a, 'p> {
         }
         let float = ["float", "double", "long double", "__float128"].contains(&builtin);
         self.text("(")?;
-        self.both(of)?;
+        self.both(inner)?;
         self.text(")")?;
         self.text(sign)?;
         self.text(if float { "[" } else { "" })?;
