@@ -9,6 +9,7 @@ pub const REGISTERED: Registered = Registered {
     help: "CPU time",
     values: ValuesKnown::WhileRecording,
     options: None,
+    clean_up: None,
     new: |selection| selection.has("cpu").then(|| Box::new(CpuTime) as Box<dyn ProfileType>),
 };
 

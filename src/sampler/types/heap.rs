@@ -44,6 +44,7 @@ pub const REGISTERED: Registered = Registered {
         applies: |selection| selection.has("heap") || selection.has("alloc"),
         needs: "-T heap or -T alloc",
     }),
+    clean_up: Some(::heap::remove_leftovers),
     new: |selection| selection.has("heap").then(|| Allocations::boxed(selection, true)),
 };
 
@@ -53,6 +54,7 @@ pub const ALLOCATIONS: Registered = Registered {
     help: "Allocations",
     values: AT_THE_END,
     options: None,
+    clean_up: None,
     new: |selection| {
         let alone = selection.has("alloc") && !selection.has("heap");
         alone.then(|| Allocations::boxed(selection, false))
@@ -76,11 +78,6 @@ impl Allocations {
         let stacks = HeapStacks::new(HeapModel::new(spec));
         Box::new(Allocations { spec, library: None, stacks, notes: Vec::new() })
     }
-}
-
-/// Removes the files of killed recordings of allocations.
-pub fn remove_leftovers() {
-    ::heap::remove_leftovers();
 }
 
 impl ProfileType for Allocations {

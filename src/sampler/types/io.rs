@@ -18,6 +18,7 @@ pub const REGISTERED: Registered = Registered {
     help: "Requests to block devices: number, latency, bytes",
     values: ValuesKnown::WhileRecording,
     options: None,
+    clean_up: None,
     new: |selection| selection.has("io").then(|| Paired::boxed(BlockIo)),
 };
 

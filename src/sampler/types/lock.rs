@@ -59,6 +59,7 @@ pub const REGISTERED: Registered = Registered {
         applies: |selection| selection.has("lock"),
         needs: "-T lock",
     }),
+    clean_up: None,
     new: |selection| {
         let holders = selection.options.lock.holders;
         selection.has("lock").then(|| Paired::boxed(Contention { holders }))

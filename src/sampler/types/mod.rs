@@ -50,7 +50,7 @@ pub static ALL: [Registered; 8] = [
 
 /// Removes the leftovers of killed recordings.
 pub fn remove_leftovers() {
-    heap::remove_leftovers();
+    ALL.iter().filter_map(|known| known.clean_up).for_each(|clean_up| clean_up());
 }
 
 /// A profile type that can be selected.
@@ -63,6 +63,8 @@ pub struct Registered {
     pub values: ValuesKnown,
     /// Its options.
     pub options: Option<OptionGroup>,
+    /// Removes what killed recordings of it have left.
+    pub clean_up: Option<fn()>,
     /// The type with its options, or `None` if it is not selected.
     pub new: fn(&Selection) -> Option<Box<dyn ProfileType>>,
 }

@@ -19,6 +19,7 @@ pub const REGISTERED: Registered = Registered {
     help: "System calls: number and time",
     values: ValuesKnown::WhileRecording,
     options: None,
+    clean_up: None,
     new: |selection| selection.has("syscalls").then(|| Paired::boxed(Syscalls)),
 };
 

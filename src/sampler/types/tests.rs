@@ -26,6 +26,7 @@ const REGISTERED: Registered = Registered {
     help: "Page faults",
     values: ValuesKnown::WhileRecording,
     options: None,
+    clean_up: None,
     new: |selection| {
         let new = || Box::new(Faults { column: Column::default() }) as Box<dyn ProfileType>;
         selection.has("faults").then(new)

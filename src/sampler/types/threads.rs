@@ -32,6 +32,7 @@ pub const REGISTERED: Registered = Registered {
         applies: |selection| selection.has("threads"),
         needs: "-T threads",
     }),
+    clean_up: None,
     new: |selection| {
         let snapshots = selection.options.threads.snapshots.unwrap_or(1);
         let new = || Box::new(Threads::new(snapshots)) as Box<dyn ProfileType>;

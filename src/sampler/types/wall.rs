@@ -43,6 +43,7 @@ pub const REGISTERED: Registered = Registered {
         applies: is_selected,
         needs: "-T wall or --off-cpu",
     }),
+    clean_up: None,
     new: |selection| is_selected(selection).then(|| Wall::boxed(&selection.options.wall)),
 };
 
