@@ -1,7 +1,13 @@
-//! An ELF file with unwind information, as a target may have mapped it, and a stack to unwind.
+//! An ELF file with unwind information, as a target may have mapped it, and a stack to unwind: its
+//! analysis has the cost of its size, in CPU time and memory.
 #![no_main]
 
+mod cost;
+
 use std::io::Write;
+use std::time::Duration;
+
+use cost::Limits;
 
 use libfuzzer_sys::fuzz_target;
 use sys::ThreadId;
@@ -17,14 +23,27 @@ const STACK: u64 = 0x7fff_0000_0000;
 /// A process ID that no process has.
 const PID: i32 = i32::MAX - 1;
 
+/// The tables of rules have a fixed size.
+const LIMITS: Limits = Limits {
+    time: Duration::from_millis(50),
+    time_for_a_byte: Duration::from_micros(10),
+    memory: 9 << 20,
+    memory_for_a_byte: 64,
+};
+
 fuzz_target!(|data: &[u8]| {
     if data.len() < 64 {
         return;
     }
     let mut file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a temporary file");
     file.write_all(data).expect("room for it");
-    let mut images = Images::default();
     let path = file.path().to_str().expect("an ASCII path");
+    LIMITS.hold(data.len(), || unwind_in(path, data));
+});
+
+/// Unwinds from places all over the file's first segments.
+fn unwind_in(path: &str, data: &[u8]) {
+    let mut images = Images::default();
     let image = images.intern(1, path, &[], Default::default());
     let size = (data.len() as u64).next_multiple_of(4096);
     let mut regions = Regions::default();
@@ -51,7 +70,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
     }
-});
+}
 
 /// Words that point into the stack and into the file.
 fn stack(offset: u64, size: u64) -> Vec<u8> {
