@@ -249,9 +249,9 @@ impl Show<'_> {
     }
 
     fn ended(&mut self, number: Number, recorded: anyhow::Result<Recording>) {
-        if self.data.starter.is_interrupted() {
+        if let Some(signal) = self.data.starter.ending_signal() {
             // The views may have ended.
-            self.updates.send(Update::Interrupted).ok();
+            self.updates.send(Update::Interrupted(signal)).ok();
         }
         let starting = self.data.starting.take_if(|other| other.number == number);
         if number == self.running.number {

@@ -150,9 +150,9 @@ impl Starter {
         self.start(target, NotesTo::Views)
     }
 
-    /// True if a signal has ended the recordings.
-    pub fn is_interrupted(&self) -> bool {
-        self.interrupts.stopped()
+    /// The signal that has ended the recordings, if one did.
+    pub fn ending_signal(&self) -> Option<i32> {
+        self.interrupts.signal()
     }
 
     fn start(&mut self, target: TargetArgs, notes: NotesTo) -> anyhow::Result<Running> {

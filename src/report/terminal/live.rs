@@ -56,8 +56,8 @@ pub enum Update {
     Status(LiveStatus),
     /// A message for the line at the bottom.
     Message(String),
-    /// A signal ended the recording, perhaps before the views listened to signals.
-    Interrupted,
+    /// This signal ended the recording, perhaps before the views listened to signals.
+    Interrupted(i32),
 }
 
 /// A request of the user.

@@ -367,7 +367,7 @@ impl Views {
                 self.app.say(message);
                 Vec::new()
             }
-            Update::Interrupted => return Ok(Some(Ended::BySignal(SIGTERM))),
+            Update::Interrupted(signal) => return Ok(Some(Ended::BySignal(signal))),
             Update::Profile(opened) => {
                 let Opened { profile, type_index, .. } = *opened;
                 let profile = Arc::new(profile);

@@ -24,8 +24,8 @@ const SAME_REQUEST: Duration = Duration::from_millis(300);
 /// The state that the signal thread shares with the recording.
 #[derive(Default)]
 struct SignalState {
-    /// True if an end was requested.
-    stop: AtomicBool,
+    /// The signal that requested the end first; 0: none.
+    ending_signal: AtomicI32,
     /// PID of the COMMAND; 0: none.
     child: AtomicI32,
     /// Files to remove on abort.
@@ -99,7 +99,12 @@ impl Interrupts {
 
     /// True if an end was requested.
     pub fn stopped(&self) -> bool {
-        self.shared.stop.load(Ordering::SeqCst)
+        self.signal().is_some()
+    }
+
+    /// The signal that requested the end, if one did.
+    pub fn signal(&self) -> Option<i32> {
+        Some(self.shared.ending_signal.load(Ordering::SeqCst)).filter(|&signal| signal != 0)
     }
 
     /// Signals that prof inherited as ignored and that end a recording nevertheless. A COMMAND
@@ -162,7 +167,8 @@ impl Interrupts {
 impl SignalState {
     fn request_end(&self, signal: i32) {
         let phase = *self.phase.lock().unwrap_or_else(|e| e.into_inner());
-        let stopped = self.stop.swap(true, Ordering::SeqCst);
+        let order = Ordering::SeqCst;
+        let stopped = self.ending_signal.compare_exchange(0, signal, order, order).is_err();
         if phase != Phase::Naming {
             if stopped {
                 self.give_up(signal);
