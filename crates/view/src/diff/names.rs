@@ -106,8 +106,8 @@ impl NameTable {
 
     /// Finds functions of another binary that are compared by name: those of binaries that only one
     /// side has, such as `libx.so.1` and `libx.so.2`, if only one of them has the name on each side;
-    /// else those that only one side has, if one of the two binaries is on one side only. Returns the
-    /// ids after by those before.
+    /// else those that only one side has, if one of the two binaries is on one side only; else those
+    /// of two binaries of which other functions are compared so. Returns the ids after by those before.
     fn match_by_name(&mut self, ids: &[Vec<u32>], before: usize) -> FxHashMap<u32, u32> {
         let mut sides = vec![[false; 2]; self.frames.len()];
         for (run, ids) in ids.iter().enumerate() {
@@ -146,9 +146,43 @@ impl NameTable {
             by_name.insert(ByName { before, after });
             other.insert(a, b);
         }
+        self.match_in_pairs(&by_name, &sides, &mut other);
         self.by_name = by_name.into_iter().collect();
         self.by_name.sort_unstable();
         other
+    }
+
+    /// Adds functions of pairs of binaries whose names others have, too, such as `_start`, which the
+    /// dynamic linker has.
+    fn match_in_pairs(
+        &self,
+        pairs: &FxHashSet<ByName>,
+        sides: &[[bool; 2]],
+        other: &mut FxHashMap<u32, u32>,
+    ) {
+        let mut counts: FxHashMap<(usize, &str), usize> = FxHashMap::default();
+        for ByName { before, after } in pairs {
+            *counts.entry((0, before)).or_default() += 1;
+            *counts.entry((1, after)).or_default() += 1;
+        }
+        // With several partners, it is open which one.
+        let only =
+            |pair: &&ByName| counts[&(0, &*pair.before)] == 1 && counts[&(1, &*pair.after)] == 1;
+        let partners: FxHashMap<&str, &Arc<str>> =
+            pairs.iter().filter(only).map(|pair| (&*pair.before, &pair.after)).collect();
+        for (id, frame) in (0..).zip(&self.frames) {
+            let is_named = frame.kind == DiffName::Function && frame.address == 0;
+            if !is_named || sides[id as usize] != [true, false] || other.contains_key(&id) {
+                continue;
+            }
+            let Some(&partner) = partners.get(&*frame.binary) else { continue };
+            let key = DiffFrame { binary: partner.clone(), ..frame.clone() };
+            if let Some(&after) = self.index.get(&key)
+                && sides[after as usize] == [false, true]
+            {
+                other.insert(id, after);
+            }
+        }
     }
 
     /// The ids of the frames of a view; after the signal to end, some are missing.

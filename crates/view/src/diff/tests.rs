@@ -390,6 +390,13 @@ fn a_name_of_a_common_library_does_not_hide_that_of_a_renamed_program() {
     let starts: Vec<_> = rows_of(&diff).into_iter().filter(|row| row.0 == "_start").collect();
     let expected = [("_start", "fast", 500.0, 500.0), ("_start", "ld.so", 0.0, 500.0)];
     assert_eq!(starts, expected);
+    // Only the recording before has samples in the dynamic loader.
+    let before = [("/slow", "_start"), ("/slow", "work"), ("/lib/ld.so", "_start")];
+    let after = [("/fast", "_start"), ("/fast", "work")];
+    let options = DiffOptions::default();
+    let diff = diff_of(&[in_binaries(&before)], &[in_binaries(&after)], &options);
+    let starts: Vec<_> = rows_of(&diff).into_iter().filter(|row| row.0 == "_start").collect();
+    assert_eq!(starts, [("_start", "fast", 500.0, 500.0), ("_start", "ld.so", 500.0, 0.0)]);
     // A function that moved into a new library, or to another allocator.
     let before =
         in_binaries(&[("/app", "parse"), ("/lib/libc.so", "malloc"), ("/lib/libc.so", "x")]);
