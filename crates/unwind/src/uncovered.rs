@@ -127,11 +127,11 @@ impl Unwinder {
         images: &mut Images,
         read: &mut impl FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
-        let Some(rule) = self.run_time_rule(walk.process(), frame) else {
-            return self.by_pointer(walk, frame, regs, images, read);
-        };
         let mut caller = *regs;
-        let step = module::by_rule(rule, frame.kind, &mut caller, read);
+        let step = match self.run_time_rule(walk.process(), frame) {
+            Some(rule) => module::by_rule(rule, frame.kind, &mut caller, read),
+            None => module::frame_pointer_step(&mut caller, read),
+        };
         let Step::Caller(address) = step else { return step };
         if self.leads(walk.process(), frame, ProcessAddress(address), images) == Leads::Elsewhere {
             return Step::Uncovered;
@@ -152,25 +152,6 @@ impl Unwinder {
             return None;
         }
         self.run_time.rule(pid, region, frame)
-    }
-
-    /// One step up along the frame pointer, from code made at run time.
-    pub(super) fn by_pointer(
-        &mut self,
-        walk: &Walk<'_>,
-        frame: Frame,
-        regs: &mut Regs,
-        images: &mut Images,
-        read: &mut impl FnMut(u64) -> Result<u64, ()>,
-    ) -> Step {
-        let mut caller = *regs;
-        let step = module::frame_pointer_step(&mut caller, read);
-        let Step::Caller(address) = step else { return step };
-        if self.leads(walk.process(), frame, ProcessAddress(address), images) == Leads::Elsewhere {
-            return Step::Uncovered;
-        }
-        *regs = caller;
-        step
     }
 
     /// Result of following the call before a return address that no unwind information confirms to
