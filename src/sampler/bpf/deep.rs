@@ -241,11 +241,6 @@ impl Deep {
         (self.ring.written_to() - self.ring.read_to()) as usize * 4 >= self.ring.size()
     }
 
-    /// Size of the ring in bytes.
-    pub fn ring_bytes(&self) -> u64 {
-        self.ring.size() as u64
-    }
-
     /// Reads the positions in the ring. To be called after the samples are in their rings: a chunk
     /// is written before its sample.
     pub fn refresh(&mut self) {

@@ -125,11 +125,6 @@ impl DeepStacks {
         self.deep.as_ref().is_some_and(Deep::is_filling)
     }
 
-    /// Size of the ring in bytes.
-    pub fn ring_bytes(&self) -> u64 {
-        self.deep.as_ref().map_or(0, Deep::ring_bytes)
-    }
-
     /// The reason why stacks end with the kernel's copy; `None` if they do not.
     pub fn why_not(&self) -> Option<&io::Error> {
         self.why_not.as_ref()
