@@ -1,5 +1,6 @@
 //! Lock contention: waits for locks, and waits that are no contention.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -245,14 +246,8 @@ fn a_wait_counts_until_the_recording_ends() {
         sys.stdin.readline()\n\
         threading.Thread(target=locks[1].acquire, daemon=True).start()\n\
         time.sleep(60)";
-    let mut command = Command::new("python3");
-    command.args(["-c", program]).stdin(Stdio::piped());
-    let (mut running, _) = Running::start(&mut command).wait_for("ready");
+    let Waiter { running, recording, asked } = Waiter::start(dir.path(), program);
     let pid = running.pid();
-    let prof = Prof::new(&dir, &format!("record -T lock -d 1h -p {pid}"));
-    let recording = prof.start().sampling();
-    let asked = Instant::now();
-    std::io::Write::write_all(&mut running.stdin(), b"\n").unwrap();
     let in_call = |number| system::threads_in_call(pid, "python3", number);
     until(|| in_call(libc::SYS_futex) == 2 && in_call(libc::SYS_clock_nanosleep) == 1);
     let least = lasts(400);
@@ -319,14 +314,8 @@ fn a_stop_neither_counts_as_a_wait_nor_splits_one() {
         print('ready', flush=True)\n\
         sys.stdin.readline()\n\
         lock.acquire()";
-    let mut command = Command::new("python3");
-    command.args(["-c", program]).stdin(Stdio::piped());
-    let (mut running, _) = Running::start(&mut command).wait_for("ready");
+    let Waiter { running, recording, asked } = Waiter::start(dir.path(), program);
     let pid = running.pid();
-    let prof = Prof::new(&dir, &format!("record -T lock -d 1h -p {pid}"));
-    let recording = prof.start().sampling();
-    let asked = Instant::now();
-    std::io::Write::write_all(&mut running.stdin(), b"\n").unwrap();
     until(|| system::is_in_call(pid, "python3", libc::SYS_futex));
     let before = lasts(400);
     running.signal(libc::SIGSTOP);
@@ -399,4 +388,25 @@ fn impossible_lock_options_are_refused_in_one_line() {
     let refused = |args: &str, words: &[&str]| Prof::new(&dir, args).run().refused(2, words);
     refused("record --holders -a", &["--holders", "-T lock"]);
     refused("record -T lock -C 0 -a", &["-C", "all CPUs"]);
+}
+
+/// A recorded Python program that waits for a lock once it is asked to.
+struct Waiter {
+    running: Running,
+    recording: Running,
+    asked: Instant,
+}
+
+impl Waiter {
+    /// The program prints `ready`, and reads a line before it waits.
+    fn start(dir: &Path, program: &str) -> Waiter {
+        let mut command = Command::new("python3");
+        command.args(["-c", program]).stdin(Stdio::piped());
+        let (mut running, _) = Running::start(&mut command).wait_for("ready");
+        let prof = Prof::new(dir, &format!("record -T lock -d 1h -p {}", running.pid()));
+        let recording = prof.start().sampling();
+        let asked = Instant::now();
+        std::io::Write::write_all(&mut running.stdin(), b"\n").unwrap();
+        Waiter { running, recording, asked }
+    }
 }
