@@ -70,20 +70,20 @@ impl DecodedTables {
 
     /// Approximate memory of the tables.
     pub(super) fn bytes(&self) -> u64 {
-        fn of<T>(table: &[T]) -> u64 {
+        fn bytes<T>(table: &[T]) -> u64 {
             size_of_val(table) as u64
         }
-        of(&self.sample_types)
-            + of(&self.mappings)
-            + of(&self.functions)
-            + of(&self.lines)
-            + of(&self.locations)
-            + of(&self.frames)
-            + of(&self.ends)
-            + of(&self.samples)
-            + of(&self.values)
-            + of(&self.label_scratch)
-            + of(&self.time_scratch)
+        bytes(&self.sample_types)
+            + bytes(&self.mappings)
+            + bytes(&self.functions)
+            + bytes(&self.lines)
+            + bytes(&self.locations)
+            + bytes(&self.frames)
+            + bytes(&self.ends)
+            + bytes(&self.samples)
+            + bytes(&self.values)
+            + bytes(&self.label_scratch)
+            + bytes(&self.time_scratch)
             + self.times.bytes() as u64
             + self.label_count * size_of::<Label>() as u64
             + self.labels.len() as u64 * 16

@@ -5,12 +5,12 @@ pub(super) const HEAD: usize = 512;
 
 /// Probable format of a file, by its first bytes, and how to convert it.
 pub(super) fn guess(head: &[u8]) -> Option<String> {
-    let (what, of_a_program) = match cpu(head) {
+    let (what, needs_program) = match cpu(head) {
         Some(what) => (what, true),
         None => text(head)?,
     };
-    let program = if of_a_program { "PROGRAM " } else { "" };
-    let names = if of_a_program { " (PROGRAM: the binary, for its names)" } else { "" };
+    let program = if needs_program { "PROGRAM " } else { "" };
+    let names = if needs_program { " (PROGRAM: the binary, for its names)" } else { "" };
     Some(format!(
         "it is {what}; convert it with go tool pprof -proto {program}FILE > out.pb.gz{names}"
     ))

@@ -16,8 +16,8 @@ pub(super) struct TimeKey {
 }
 
 impl TimeKey {
-    /// For writing: strings that the profile lacks have the numbers after its own.
-    pub(super) fn of(profile: &Profile) -> Option<TimeKey> {
+    /// Those of a profile; strings that it lacks have the numbers after its own.
+    pub(super) fn for_writing(profile: &Profile) -> Option<TimeKey> {
         if profile.times.is_empty() {
             return None;
         }

@@ -30,7 +30,7 @@ const LEVEL_OF_SINGLE_TIMES: u32 = 6;
 /// Those of `out`.
 pub fn write(profile: &Profile, out: impl Write) -> io::Result<()> {
     let gzip = GzEncoder::new(out, Compression::new(level(profile)));
-    let times = TimeKey::of(profile);
+    let times = TimeKey::for_writing(profile);
     let [out, body, part] = [const { Vec::new() }; 3];
     let mut e = Encoder { profile, times, gzip, out, body, part };
     e.types()?;
