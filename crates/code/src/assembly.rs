@@ -319,7 +319,7 @@ fn pieces(
         }
         _ => return Err(NoCode::UnknownMachine),
     };
-    let mut disassembler = Disassembler::of(machine).ok_or(NoCode::UnknownMachine)?;
+    let mut disassembler = Disassembler::for_machine(machine).ok_or(NoCode::UnknownMachine)?;
     let mut pieces = Vec::new();
     let count = functions.len();
     for (done, function) in functions.iter_mut().enumerate() {

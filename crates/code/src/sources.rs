@@ -26,16 +26,16 @@ type Build = (String, String);
 
 /// The binary that contains code of a source file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CodeOf<'a> {
+pub struct BinaryId<'a> {
     /// Its path in the profile; empty if unknown.
-    pub binary: &'a str,
+    pub path: &'a str,
     /// Its build ID; empty if unknown.
     pub build_id: &'a str,
 }
 
-impl CodeOf<'_> {
+impl BinaryId<'_> {
     fn build(self) -> Build {
-        (self.binary.to_owned(), self.build_id.to_owned())
+        (self.path.to_owned(), self.build_id.to_owned())
     }
 }
 
@@ -72,8 +72,12 @@ impl<'a> Sources<'a> {
     /// # Errors
     ///
     /// There is none, or it is not an ordinary file of a reasonable size.
-    pub fn find(&mut self, recorded: &str, of: CodeOf<'_>) -> Result<Arc<SourceText>, NoText> {
-        let key = (recorded.to_owned(), of.build());
+    pub fn find(
+        &mut self,
+        recorded: &str,
+        binary: BinaryId<'_>,
+    ) -> Result<Arc<SourceText>, NoText> {
+        let key = (recorded.to_owned(), binary.build());
         if let Some(known) = self.texts.get(&key) {
             return known.clone();
         }
@@ -81,17 +85,17 @@ impl<'a> Sources<'a> {
             self.texts.clear();
             self.size = 0;
         }
-        let text = self.read(recorded, of).map(Arc::new);
+        let text = self.read(recorded, binary).map(Arc::new);
         self.size += text.as_ref().map_or(0, |text| text.size());
         self.texts.insert(key, text.clone());
         text
     }
 
-    fn read(&mut self, recorded: &str, of: CodeOf<'_>) -> Result<SourceText, NoText> {
+    fn read(&mut self, recorded: &str, binary: BinaryId<'_>) -> Result<SourceText, NoText> {
         if recorded.is_empty() {
             return Err(NoText::Unnamed);
         }
-        let found = self.binary(of);
+        let found = self.binary(binary);
         let embedded = found.with_text.as_ref().and_then(|binary| {
             let text = binary.embedded_source(recorded, MAX_SIZE as usize)?;
             Some(SourceText::new(&binary.path, Origin::Embedded, &text))
@@ -106,7 +110,7 @@ impl<'a> Sources<'a> {
             return file;
         }
         let fetched = self.options.debuginfod.as_ref().and_then(|client| {
-            let (path, file) = client.source_file(of.build_id, recorded, MAX_SIZE)?;
+            let (path, file) = client.source_file(binary.build_id, recorded, MAX_SIZE)?;
             SourceText::read(&path, Origin::Debuginfod, file).ok()
         });
         fetched.map_or(file, Ok)
@@ -117,22 +121,22 @@ impl<'a> Sources<'a> {
     pub fn newer_than(
         &mut self,
         text: &SourceText,
-        of: CodeOf<'_>,
+        binary: BinaryId<'_>,
         recorded: Option<SystemTime>,
     ) -> Option<Newer> {
         let newer = |time: SystemTime| text.is_newer_than(time);
-        match self.binary(of).built {
+        match self.binary(binary).built {
             Some(built) => newer(built).then_some(Newer::Binary),
             None => recorded.is_some_and(newer).then_some(Newer::Recording),
         }
     }
 
-    fn binary(&mut self, of: CodeOf<'_>) -> &Found {
-        self.binaries.entry(of.build()).or_insert_with(|| {
+    fn binary(&mut self, binary: BinaryId<'_>) -> &Found {
+        self.binaries.entry(binary.build()).or_insert_with(|| {
             // Whole debug files are not fetched for it.
             let options = SymbolOptions { debuginfod: None, ..self.options.clone() };
-            let absolute = Path::new(of.binary).is_absolute();
-            let found = absolute.then(|| Binary::find(of.binary, of.build_id, &options).ok());
+            let absolute = Path::new(binary.path).is_absolute();
+            let found = absolute.then(|| Binary::find(binary.path, binary.build_id, &options).ok());
             let Some(binary) = found.flatten() else { return Found::default() };
             let built = binary.file.metadata().and_then(|metadata| metadata.modified()).ok();
             let with_text = binary.has_embedded_source().then_some(binary);
@@ -168,8 +172,8 @@ mod tests {
         let paths = SourcePaths::default();
         let mut sources = Sources::new(&paths, &options);
         for build_id in builds {
-            let of = CodeOf { binary: "/none/app", build_id };
-            let text = sources.find("/none/a.c", of).unwrap();
+            let binary = BinaryId { path: "/none/app", build_id };
+            let text = sources.find("/none/a.c", binary).unwrap();
             assert_eq!((text.line(1), text.origin), (Some(build_id), Origin::Debuginfod));
         }
     }

@@ -4,7 +4,7 @@ use super::listing::printed;
 use crate::report::text::clean;
 use code::arrows::Arrow;
 use code::assembly::{Instruction, NoCode, Place, Reference};
-use code::sources::{CodeOf, Sources};
+use code::sources::{BinaryId, Sources};
 use view::base_name;
 
 /// The cause of missing instructions, and the remedy.
@@ -32,13 +32,13 @@ pub fn no_code(binary: &str, why: &NoCode) -> String {
 pub fn place_text(
     instruction: &Instruction,
     sources: &mut Sources<'_>,
-    of: CodeOf<'_>,
+    id: BinaryId<'_>,
 ) -> Option<String> {
     let Place { function, file, line } =
         instruction.places.first().filter(|place| place.line > 0)?;
     let inlined =
         if instruction.places.len() > 1 { format!(" ({function})") } else { String::new() };
-    let text = sources.find(file, of).ok();
+    let text = sources.find(file, id).ok();
     let text = text.as_ref().and_then(|text| text.line(*line)).map(printed).unwrap_or_default();
     let text = format!("{}:{line}{inlined}  {}", base_name(file), text.trim_start());
     Some(clean(text.trim_end()))

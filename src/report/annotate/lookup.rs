@@ -1,7 +1,7 @@
 //! Finds the text and the instructions of listings.
 
 use code::assembly::{Limits, Request, disassemble, disassemble_around, same_code};
-use code::sources::{CodeOf, Sources};
+use code::sources::{BinaryId, Sources};
 use code::text::SourcePaths;
 use symbols::SymbolOptions;
 use sys::FileOffset;
@@ -48,26 +48,26 @@ impl<'a> Lookup<'a> {
             let found = others.iter().zip(same).filter(|(_, same)| *same);
             frames.extend(found.map(|(other, _)| other.frame));
         }
-        rows.first().map(|row| Selection::of_unnamed_code(view, row.frame, &frames))
+        rows.first().map(|row| Selection::unnamed_code(view, row.frame, &frames))
     }
 
     /// The text of a listing's source file.
     pub fn text(&mut self, listing: &Listing) -> Text {
         let profile = self.view.profile;
-        let of = self.binary(listing);
-        let text = self.sources.find(profile.str(listing.file), of);
+        let binary = self.binary(listing);
+        let text = self.sources.find(profile.str(listing.file), binary);
         let recorded = code::text::time(profile.time_nanos);
         let found = text.as_ref().ok();
-        let newer_than = found.and_then(|text| self.sources.newer_than(text, of, recorded));
+        let newer_than = found.and_then(|text| self.sources.newer_than(text, binary, recorded));
         Text { text, newer_than }
     }
 
     /// The binary of a listing.
-    pub fn binary(&self, listing: &Listing) -> CodeOf<'a> {
+    pub fn binary(&self, listing: &Listing) -> BinaryId<'a> {
         let profile = self.view.profile;
         let mapping = listing.mapping.map(|mapping| &profile.mappings[mapping.0 as usize]);
-        mapping.map_or_else(CodeOf::default, |mapping| CodeOf {
-            binary: profile.str(mapping.file),
+        mapping.map_or_else(BinaryId::default, |mapping| BinaryId {
+            path: profile.str(mapping.file),
             build_id: profile.str(mapping.build_id),
         })
     }
@@ -76,8 +76,8 @@ impl<'a> Lookup<'a> {
     pub fn code(&self, listing: &Listing) -> Vec<BinaryCode> {
         let profile = self.view.profile;
         let (kind, unit) = self.view.value_type();
-        let of_binaries = by_binary(self.view, listing).into_iter();
-        let code = of_binaries.map(|found| {
+        let found = by_binary(self.view, listing).into_iter();
+        let code = found.map(|found| {
             let request = Request {
                 binary: profile.str(found.binary),
                 build_id: profile.str(found.build_id),

@@ -84,7 +84,7 @@ pub struct Annotated<'a> {
 }
 
 /// Addresses of a listing in one binary.
-struct OfBinary {
+struct SampledBinary {
     /// Path of the binary in the profile.
     binary: StrId,
     /// Its build ID.
@@ -94,8 +94,8 @@ struct OfBinary {
 }
 
 /// The addresses of a listing, by binary.
-fn by_binary(view: &View, listing: &Listing) -> Vec<OfBinary> {
-    let mut found: Vec<OfBinary> = Vec::new();
+fn by_binary(view: &View, listing: &Listing) -> Vec<SampledBinary> {
+    let mut found: Vec<SampledBinary> = Vec::new();
     for address in &listing.addresses {
         let mapping = address.mapping.map(|m| &view.profile.mappings[m.0 as usize]);
         let (binary, build_id) = mapping.map_or_else(Default::default, |m| (m.file, m.build_id));
@@ -106,7 +106,7 @@ fn by_binary(view: &View, listing: &Listing) -> Vec<OfBinary> {
         };
         match found.iter_mut().find(|f| (f.binary, f.build_id) == (binary, build_id)) {
             Some(known) => known.weights.push(weight),
-            None => found.push(OfBinary { binary, build_id, weights: vec![weight] }),
+            None => found.push(SampledBinary { binary, build_id, weights: vec![weight] }),
         }
     }
     found

@@ -7,7 +7,7 @@ use crate::report::text::clean;
 use crate::report::units;
 use code::arrows::arrows;
 use code::assembly::{Assembly, Instruction, Piece, Place};
-use code::sources::{CodeOf, Sources};
+use code::sources::{BinaryId, Sources};
 use code::text::SourceText;
 use view::View;
 use view::source::{Listing, SourceLine, Values};
@@ -195,18 +195,18 @@ pub fn assembly_sections(
     let mut sections = Vec::new();
     let own = name(view, annotated.listing.function);
     for BinaryCode { binary, build_id, code } in annotated.code.iter().flatten() {
-        let of =
-            CodeOf { binary: view.profile.str(*binary), build_id: view.profile.str(*build_id) };
+        let id =
+            BinaryId { path: view.profile.str(*binary), build_id: view.profile.str(*build_id) };
         let assembly = match code {
             Ok(assembly) => assembly,
             Err(why) => {
-                sections.push(Section::note(format!("note: {}", no_code(of.binary, why))));
+                sections.push(Section::note(format!("note: {}", no_code(id.path, why))));
                 continue;
             }
         };
         for piece in &assembly.pieces {
             let shown = shown(&piece.instructions);
-            let mut maker = PieceRows { own, of, sources, rows: Vec::new() };
+            let mut maker = PieceRows { own, id, sources, rows: Vec::new() };
             maker.add(piece, &shown);
             let (kind, notes) = (SectionKind::Assembly, piece_notes(assembly, piece));
             sections.push(Section { kind, notes, rows: maker.rows });
@@ -236,7 +236,7 @@ fn piece_notes(assembly: &Assembly, piece: &Piece) -> Vec<String> {
 struct PieceRows<'a, 's> {
     /// The name of its function.
     own: &'a str,
-    of: CodeOf<'a>,
+    id: BinaryId<'a>,
     sources: &'a mut Sources<'s>,
     rows: Vec<CodeRow>,
 }
@@ -264,7 +264,7 @@ impl PieceRows<'_, '_> {
 
     /// Adds the source line of an instruction.
     fn add_place(&mut self, instruction: &Instruction) {
-        let Some(text) = place_text(instruction, self.sources, self.of) else { return };
+        let Some(text) = place_text(instruction, self.sources, self.id) else { return };
         let function = instruction.places.first().map(|place| place.function.clone());
         let function = function.filter(|function| *function != self.own);
         self.rows.push(CodeRow { function, ..CodeRow::plain(Content::Inlined, text) });

@@ -67,8 +67,8 @@ impl Decoder {
         };
         if mnemonic == "adrp" {
             let next = address.wrapping_add(LENGTH as u64);
-            let of = |(register, address)| Page { register, address, next };
-            self.page = first.zip(target).map(of);
+            let page_of = |(register, address)| Page { register, address, next };
+            self.page = first.zip(target).map(page_of);
             return None;
         }
         if flow(mnemonic) == Flow::Next && target.is_some() {

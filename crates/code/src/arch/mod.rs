@@ -75,7 +75,7 @@ pub enum Disassembler {
 
 impl Disassembler {
     /// The disassembler of ELF's `e_machine`, if there is one.
-    pub fn of(machine: object::elf::Machine) -> Option<Disassembler> {
+    pub fn for_machine(machine: object::elf::Machine) -> Option<Disassembler> {
         match machine {
             EM_X86_64 => Some(Disassembler::X86(Box::new(x86_64::Decoder::new()))),
             EM_AARCH64 => Some(Disassembler::Arm(aarch64::Decoder::new())),

@@ -119,8 +119,8 @@ const X87_ARITHMETIC: [&str; 5] = ["add", "sub", "mul", "com", "ucom"];
 fn arithmetic_latency(instruction: &Instruction) -> Latency {
     let name = format!("{:?}", instruction.mnemonic()).to_ascii_lowercase();
     let mut operands = 0..instruction.op_count();
-    let of_vectors = operands.any(|i| instruction.op_register(i).is_vector_register());
-    let (stem, arithmetic) = if of_vectors {
+    let uses_vectors = operands.any(|i| instruction.op_register(i).is_vector_register());
+    let (stem, arithmetic) = if uses_vectors {
         (name.strip_prefix('v').unwrap_or(&name), VECTOR_ARITHMETIC.as_slice())
     } else if let Some(stem) = name.strip_prefix('f') {
         (stem, X87_ARITHMETIC.as_slice())

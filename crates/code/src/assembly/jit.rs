@@ -78,7 +78,8 @@ pub fn disassemble(
         return Err(NoCode::NoBinary(Cause::Damaged(why)));
     }
     let machine = u16::try_from(header.machine).ok().map(Machine);
-    let mut disassembler = machine.and_then(Disassembler::of).ok_or(NoCode::UnknownMachine)?;
+    let mut disassembler =
+        machine.and_then(Disassembler::for_machine).ok_or(NoCode::UnknownMachine)?;
     let found = read(&dump, header.size, request).map_err(damaged)?;
     // Of different code at the same addresses, it is unknown which was sampled.
     let differs = |code: &JitCode| found.iter().any(|o| o != code && o.overlaps(code));
@@ -146,8 +147,8 @@ fn read(dump: &File, start: u64, request: &Request<'_>) -> io::Result<Vec<JitCod
     let size = dump.metadata()?.len();
     jitdump::read(dump, start..size, &mut |_, record| {
         let new = match record {
-            JitRecord::Load { address, size, name: of, code: Some(bytes_at) } => {
-                let same = (of.hash, of.length) == (name.hash, name.length);
+            JitRecord::Load { address, size, name: found, code: Some(bytes_at) } => {
+                let same = (found.hash, found.length) == (name.hash, name.length);
                 same.then_some(JitCode { address, size, bytes_at })
             }
             JitRecord::Move { from, to, size } => {

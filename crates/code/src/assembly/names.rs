@@ -50,7 +50,7 @@ impl Places {
     }
 
     /// The places of an address, innermost function first.
-    fn of(&self, address: FileAddress) -> Vec<Place> {
+    fn at(&self, address: FileAddress) -> Vec<Place> {
         let Some(&number) = self.numbers.get(&address.0) else { return Vec::new() };
         let lines = self.profile.lines_of(LocationId(number)).iter();
         let place = |line: &profile::Line| {
@@ -75,7 +75,7 @@ pub fn add_source(
     let addresses = pieces.iter().flat_map(|piece| &piece.instructions).map(|i| i.address);
     let places = Places::find(addresses, Some(binary), request, options);
     for instruction in pieces.iter_mut().flat_map(|piece| &mut piece.instructions) {
-        instruction.places = places.of(instruction.address);
+        instruction.places = places.at(instruction.address);
     }
 }
 
@@ -118,7 +118,7 @@ pub fn add_names(
             if let Some(target) = &mut instruction.target
                 && !range.contains(&target.address.0)
             {
-                let outermost = || places.of(target.address).pop().map(|place| place.function);
+                let outermost = || places.at(target.address).pop().map(|place| place.function);
                 let name = names.get(&target.address.0).map(|found| found.name.clone());
                 target.name = name.or_else(outermost).unwrap_or_default();
             }
@@ -136,20 +136,21 @@ pub fn add_names(
 
 /// Adds source and names of called functions to code made at run time.
 pub fn add_jit(pieces: &mut [Piece], request: &Request<'_>, options: &SymbolOptions) {
-    let of = |instruction: &Instruction| {
+    let own_and_target = |instruction: &Instruction| {
         let target = instruction.target.as_ref().map(|target| target.address);
         [Some(instruction.address), target]
     };
-    let addresses = pieces.iter().flat_map(|piece| &piece.instructions).flat_map(of).flatten();
+    let addresses =
+        pieces.iter().flat_map(|piece| &piece.instructions).flat_map(own_and_target).flatten();
     let places = Places::find(addresses, None, request, options);
     for piece in pieces {
         let range = piece.function.clone();
         for instruction in &mut piece.instructions {
-            instruction.places = places.of(instruction.address);
+            instruction.places = places.at(instruction.address);
             if let Some(target) = &mut instruction.target
                 && !range.contains(&target.address.0)
             {
-                let outermost = places.of(target.address).pop();
+                let outermost = places.at(target.address).pop();
                 target.name = outermost.map(|place| place.function).unwrap_or_default();
             }
         }

@@ -8,7 +8,7 @@ fn function(range: Range<u64>, weights: &[(u64, i64, i64)]) -> Function {
 }
 
 fn x86() -> Disassembler {
-    Disassembler::of(object::elf::EM_X86_64).unwrap()
+    Disassembler::for_machine(object::elf::EM_X86_64).unwrap()
 }
 
 /// mov (%rdi), %rax; add %rax, %rbx; jne to the start; call; (bad); ret
@@ -86,7 +86,7 @@ fn bytes_that_are_no_code_are_decoded() {
         };
         for size in [0, 1, 3, 4095, 4096] {
             let code: Vec<u8> = (0..size).map(|_| random()).collect();
-            let mut disassembler = Disassembler::of(machine).unwrap();
+            let mut disassembler = Disassembler::for_machine(machine).unwrap();
             let piece = decode(&mut disassembler, &function, &code, Limits::default());
             let bytes: usize = piece.instructions.iter().map(|i| i.length).sum();
             assert_eq!(bytes, size);
