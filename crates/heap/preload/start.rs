@@ -35,7 +35,7 @@ extern "C" fn at_load() {
     let mut path = VariableValue::default();
     // Not every C library passes the environment on, or has it ready for early initializers.
     // SAFETY: the text ends with a NUL.
-    unsafe { sys::read_file(c"/proc/self/environ".as_ptr().cast(), |piece| path.look(piece)) };
+    unsafe { sys::read_file(c"/proc/self/environ".as_ptr().cast(), |piece| path.scan(piece)) };
     if !path.is_whole() {
         return;
     }
@@ -66,7 +66,7 @@ impl Default for VariableValue {
 }
 
 impl VariableValue {
-    fn look(&mut self, piece: &[u8]) {
+    fn scan(&mut self, piece: &[u8]) {
         let name = VARIABLE.as_bytes();
         for &byte in piece {
             if self.ended {

@@ -129,24 +129,24 @@ pub struct ExportedFunction {
     pub size: usize,
 }
 
-/// Calls `look` for each object of the process except this library, in the dynamic linker's search
+/// Calls `visit` for each object of the process except this library, in the dynamic linker's search
 /// order, until it returns true.
-pub fn each_object<F: FnMut(&Object) -> bool>(mut look: F) {
-    each(|object| !object.is_ours() && look(object));
+pub fn each_object<F: FnMut(&Object) -> bool>(mut visit: F) {
+    each(|object| !object.is_ours() && visit(object));
 }
 
-/// Passes this library to `look`.
-pub fn this_library(mut look: impl FnMut(&Object)) {
+/// Passes this library to `visit`.
+pub fn this_library(mut visit: impl FnMut(&Object)) {
     each(|object| {
         let ours = object.is_ours();
         if ours {
-            look(object);
+            visit(object);
         }
         ours
     });
 }
 
-fn each<F: FnMut(&Object) -> bool>(mut look: F) {
+fn each<F: FnMut(&Object) -> bool>(mut visit: F) {
     unsafe extern "C" fn visit_object<F: FnMut(&Object) -> bool>(
         info: *const Info,
         _: usize,
@@ -154,15 +154,15 @@ fn each<F: FnMut(&Object) -> bool>(mut look: F) {
     ) -> c_int {
         // SAFETY: the linker's description of an object, and our own closure.
         unsafe {
-            let look = &mut *data.cast::<F>();
+            let visit = &mut *data.cast::<F>();
             match Object::new(&*info) {
-                Some(object) => c_int::from(look(&object)),
+                Some(object) => c_int::from(visit(&object)),
                 None => 0,
             }
         }
     }
     // SAFETY: the closure lives through the call.
-    unsafe { dl_iterate_phdr(visit_object::<F>, (&raw mut look).cast()) };
+    unsafe { dl_iterate_phdr(visit_object::<F>, (&raw mut visit).cast()) };
 }
 
 impl Object {
@@ -255,8 +255,8 @@ impl Object {
         })
     }
 
-    /// Calls `look` for each relocation that names a symbol.
-    pub fn each_relocation(&self, mut look: impl FnMut(Relocation)) {
+    /// Calls `visit` for each relocation that names a symbol.
+    pub fn each_relocation(&self, mut visit: impl FnMut(Relocation)) {
         for (first, bytes) in self.relocations {
             let count = if first.is_null() { 0 } else { bytes / size_of::<Rela>() };
             for i in 0..count {
@@ -269,7 +269,7 @@ impl Object {
                 // SAFETY: its symbol and the symbol's name exist, too.
                 let name = unsafe { self.strings.add((*self.symbols.add(symbol)).name as usize) };
                 let slot = self.base.wrapping_add(rela.offset as usize);
-                look(Relocation { kind: rela.info as u32, slot, name });
+                visit(Relocation { kind: rela.info as u32, slot, name });
             }
         }
     }

@@ -43,7 +43,7 @@ impl Exits {
     /// # Errors
     ///
     /// It cannot be mapped.
-    pub fn of(file: &File) -> io::Result<Exits> {
+    pub fn map(file: &File) -> io::Result<Exits> {
         MmapOptions::new().len(size_of::<Header>()).map_raw(file).map(|memory| Exits { memory })
     }
 

@@ -198,7 +198,7 @@ impl AllocationRing {
         let header = header(&self.memory);
         let stacks = header.stacks.next.load(Relaxed).saturating_sub(self.stacks.read);
         let frees = header.frees.next.load(Relaxed).saturating_sub(self.frees.position);
-        let filled = |of: u64, all: u64| of as f64 / all as f64;
+        let filled = |part: u64, all: u64| part as f64 / all as f64;
         filled(stacks, self.stacks.granules / 2).max(filled(frees, FREES as u64)).min(1.0)
     }
 

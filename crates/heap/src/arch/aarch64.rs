@@ -101,7 +101,7 @@ pub fn for_the_kernel(registers: &Registers) -> Registers {
 }
 
 /// Registers for continuing without a signal: unchanged, as the kernel has already decided.
-pub fn by_itself(registers: &Registers) -> Registers {
+pub fn to_continue(registers: &Registers) -> Registers {
     *registers
 }
 

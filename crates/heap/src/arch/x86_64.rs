@@ -13,7 +13,7 @@ mod restart;
 pub use call::call_target;
 pub use frame::{ReturnPath, frame_below, frame_room, undoing};
 pub use gadgets::Gadgets;
-pub use restart::{by_itself, for_the_kernel, futex_of, is_cut_short};
+pub use restart::{for_the_kernel, futex_of, is_cut_short, to_continue};
 
 /// Checks that allocations of programs can be sampled.
 ///

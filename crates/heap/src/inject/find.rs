@@ -273,7 +273,7 @@ impl Finder {
         };
         let seen = frames.iter().enumerate().map(|(i, frame)| {
             let by_call = || frames.get(i + 1).and_then(called);
-            FrameClass::of(role(frame), || objects.harmless(frame.address).or_else(by_call))
+            FrameClass::for_role(role(frame), || objects.harmless(frame.address).or_else(by_call))
         });
         let stack: Vec<FrameClass> = seen.collect();
         judge(&stack, end, objects.program_allocates)

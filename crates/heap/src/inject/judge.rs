@@ -23,7 +23,7 @@ pub enum FrameClass {
 
 impl FrameClass {
     /// Class of a frame in an image of this role.
-    pub fn of(role: ObjectRole, harmless: impl FnOnce() -> Option<Harmless>) -> FrameClass {
+    pub fn for_role(role: ObjectRole, harmless: impl FnOnce() -> Option<Harmless>) -> FrameClass {
         match role {
             ObjectRole::Program => FrameClass::Program,
             ObjectRole::Loader => FrameClass::Loader,

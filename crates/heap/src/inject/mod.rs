@@ -98,20 +98,12 @@ impl<'a> Injection<'a> {
         Ok(injection)
     }
 
-    /// Borrows a thread again, if one is found in time (`None`: the usual time).
+    /// Borrows a thread, if one is found in time (`None`: the usual time).
     ///
     /// # Errors
     ///
     /// As [`Injection::new`].
-    pub fn again(
-        &mut self,
-        patience: Option<Duration>,
-        then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error> + Send,
-    ) -> Result<(), Error> {
-        self.borrow(patience, then)
-    }
-
-    fn borrow(
+    pub fn borrow(
         &mut self,
         patience: Option<Duration>,
         then: impl FnOnce(&mut Inside<'_, '_>) -> Result<(), Error> + Send,

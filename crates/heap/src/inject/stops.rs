@@ -273,7 +273,7 @@ impl Stops {
 
     /// Traces a thread, and has the kernel send it a signal when it runs.
     fn stop_blindly(&self, threads: &[(i32, bool)]) -> io::Result<Option<StoppedThread>> {
-        let used = |tid| Signals::of(self.thread(tid)).unwrap_or_default().uses(self.signal);
+        let used = |tid| Signals::read(self.thread(tid)).unwrap_or_default().uses(self.signal);
         let fit = |tid| !used(tid) && self.may_trace(tid, threads);
         let Some(&(tid, busy)) = threads.iter().find(|&&(tid, _)| fit(tid)) else {
             return Ok(None);
@@ -385,7 +385,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn of(thread: ThreadId) -> Option<Signals> {
+    fn read(thread: ThreadId) -> Option<Signals> {
         let ThreadId { pid, tid } = thread;
         let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
         Some(Signals { blocked: set(&status, "SigBlk"), handled: set(&status, "SigCgt") })
@@ -400,7 +400,7 @@ impl Signals {
 /// Masks of each thread.
 fn used(pid: i32) -> Vec<Signals> {
     let tids = procfs::threads(pid).unwrap_or_default();
-    tids.into_iter().filter_map(|tid| Signals::of(ThreadId { pid, tid })).collect()
+    tids.into_iter().filter_map(|tid| Signals::read(ThreadId { pid, tid })).collect()
 }
 
 /// The signal that the fewest threads block, of those that are not handled. PostgreSQL, for one,

@@ -90,7 +90,7 @@ impl<'a> Visit<'a> {
         let blocked = tracee.blocked().map_err(failed)?;
         let own = arch::frame_below(
             arch::unwound(&registers).sp,
-            &Context { registers: &arch::by_itself(&registers), others: &others, blocked },
+            &Context { registers: &arch::to_continue(&registers), others: &others, blocked },
             way,
             back,
             Undo { call: libc::SYS_munmap, second: STACK },
@@ -356,7 +356,7 @@ impl<'a> Visit<'a> {
         let tracee = &mut self.tracee;
         tracee.set_other_registers(&self.others).map_err(failed)?;
         tracee.set_blocked(self.blocked).map_err(failed)?;
-        tracee.set_registers(&arch::by_itself(&self.registers)).map_err(failed)?;
+        tracee.set_registers(&arch::to_continue(&self.registers)).map_err(failed)?;
         self.state = VisitState::Home;
         for signal in self.later.drain(..) {
             super::trace::send(self.pid, self.tracee.tid, signal);

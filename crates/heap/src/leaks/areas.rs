@@ -30,7 +30,7 @@ pub struct Area {
 
 /// Contents of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum Contents {
     /// Data of a program or a library, the first thread's stack, shared memory.
     Data,
     /// Memory without a file, usually an allocator's.
@@ -41,7 +41,7 @@ enum Of {
 struct Mapped {
     start: u64,
     end: u64,
-    of: Of,
+    contents: Contents,
     /// The memory below cannot be accessed, or, for the first thread's stack, does not exist.
     guarded: bool,
 }
@@ -72,10 +72,10 @@ impl Areas {
         let mut mapped = Vec::new();
         for (i, line) in lines.iter().enumerate() {
             let before = i.checked_sub(1).map(|i| &lines[i]).filter(|b| b.end == line.start);
-            let Some(of) = of(line, before) else { continue };
+            let Some(contents) = contents(line, before) else { continue };
             let guard = |b: &MapsLine<'_>| !b.readable && !b.writable && !b.executable;
             let guarded = line.path == "[stack]" || before.is_some_and(guard);
-            mapped.push(Mapped { start: line.start, end: line.end, of, guarded });
+            mapped.push(Mapped { start: line.start, end: line.end, contents, guarded });
         }
         let brk = brk_start(&stat).and_then(|start| {
             let heap = lines.iter().find(|l| (l.start..l.end).contains(&start))?;
@@ -129,7 +129,7 @@ impl Areas {
 
     /// Ranges of anonymous memory.
     pub fn anonymous(&self) -> impl Iterator<Item = (u64, u64)> {
-        let mapped = self.mapped.iter().filter(|m| m.of == Of::Anonymous);
+        let mapped = self.mapped.iter().filter(|m| m.contents == Contents::Anonymous);
         mapped.map(|m| (m.start, m.end))
     }
 
@@ -138,8 +138,8 @@ impl Areas {
         let holes = merged(self.holes.iter().copied().chain(ranges));
         let data = merged(self.data.iter().copied());
         let mut areas = Vec::new();
-        for &Mapped { start, end, of, .. } in &self.mapped {
-            let is_data = of == Of::Data || !self.another_allocator;
+        for &Mapped { start, end, contents, .. } in &self.mapped {
+            let is_data = contents == Contents::Data || !self.another_allocator;
             for (start, end) in outside(start, end, &holes) {
                 if is_data {
                     areas.push(Area { start, end, kind: AreaKind::Root });
@@ -147,9 +147,9 @@ impl Areas {
                 }
                 let unknown = outside(start, end, &data);
                 let inside = outside(start, end, &unknown);
-                let of_kind = |kind| move |(start, end)| Area { start, end, kind };
-                areas.extend(unknown.iter().copied().map(of_kind(AreaKind::Unknown)));
-                areas.extend(inside.into_iter().map(of_kind(AreaKind::Root)));
+                let area = |kind| move |(start, end)| Area { start, end, kind };
+                areas.extend(unknown.iter().copied().map(area(AreaKind::Unknown)));
+                areas.extend(inside.into_iter().map(area(AreaKind::Root)));
             }
         }
         areas
@@ -157,7 +157,7 @@ impl Areas {
 }
 
 /// Contents of a mapping, if it may contain pointers to blocks.
-fn of(line: &MapsLine<'_>, before: Option<&MapsLine<'_>>) -> Option<Of> {
+fn contents(line: &MapsLine<'_>, before: Option<&MapsLine<'_>>) -> Option<Contents> {
     /// Files that are only in memory: `memfd_create(2)`, `shmget(2)`, `shm_open(3)`, shared
     /// anonymous memory.
     const IN_MEMORY: [&str; 4] = ["/memfd:", "/SYSV", "/dev/shm/", "/dev/zero"];
@@ -169,17 +169,17 @@ fn of(line: &MapsLine<'_>, before: Option<&MapsLine<'_>>) -> Option<Of> {
     if line.shared {
         // A pointer in a file that outlives the process is meaningless.
         let in_memory = IN_MEMORY.iter().any(|name| line.path.starts_with(name));
-        return (line.writable && in_memory).then_some(Of::Data);
+        return (line.writable && in_memory).then_some(Contents::Data);
     }
     if has_file || line.path == "[stack]" {
-        return line.writable.then_some(Of::Data);
+        return line.writable.then_some(Contents::Data);
     }
     // Zeroed data of a file follows its mapping.
     let follows = before.is_some_and(|b| b.file.inode != 0 && b.writable && !b.shared);
     match line.path {
-        "[heap]" => Some(Of::Anonymous),
-        _ if anonymous && follows => Some(Of::Data),
-        _ => anonymous.then_some(Of::Anonymous),
+        "[heap]" => Some(Contents::Anonymous),
+        _ if anonymous && follows => Some(Contents::Data),
+        _ => anonymous.then_some(Contents::Anonymous),
     }
 }
 
@@ -266,22 +266,22 @@ mod tests {
         let line = |text: &'static str| parse_line(text).unwrap();
         let data = line("1000-2000 rw-p 00001000 fe:01 12 /usr/bin/a");
         let zeros = line("2000-3000 rw-p 00000000 00:00 0");
-        assert_eq!(of(&data, None), Some(Of::Data));
-        assert_eq!(of(&zeros, Some(&data)), Some(Of::Data));
-        assert_eq!(of(&zeros, None), Some(Of::Anonymous));
+        assert_eq!(contents(&data, None), Some(Contents::Data));
+        assert_eq!(contents(&zeros, Some(&data)), Some(Contents::Data));
+        assert_eq!(contents(&zeros, None), Some(Contents::Anonymous));
         let others = [
-            ("0-10 rw-p 00000000 00:00 0 [heap]", Some(Of::Anonymous)),
-            ("0-10 rw-p 00000000 00:00 0 [anon: glibc: malloc]", Some(Of::Anonymous)),
-            ("0-10 r--p 00000000 00:00 0", Some(Of::Anonymous)),
-            ("0-10 rw-p 00000000 00:00 0 [stack]", Some(Of::Data)),
-            ("0-10 rw-s 00000000 00:05 9 /memfd:x (deleted)", Some(Of::Data)),
+            ("0-10 rw-p 00000000 00:00 0 [heap]", Some(Contents::Anonymous)),
+            ("0-10 rw-p 00000000 00:00 0 [anon: glibc: malloc]", Some(Contents::Anonymous)),
+            ("0-10 r--p 00000000 00:00 0", Some(Contents::Anonymous)),
+            ("0-10 rw-p 00000000 00:00 0 [stack]", Some(Contents::Data)),
+            ("0-10 rw-s 00000000 00:05 9 /memfd:x (deleted)", Some(Contents::Data)),
             ("0-10 rw-s 00000000 fe:01 9 /var/db", None),
             ("0-10 r-xp 00000000 fe:01 9 /usr/bin/a", None),
             ("0-10 r--p 00000000 00:00 0 [vvar]", None),
             ("0-10 ---p 00000000 00:00 0", None),
         ];
         for (text, expected) in others {
-            assert_eq!(of(&line(text), None), expected, "{text}");
+            assert_eq!(contents(&line(text), None), expected, "{text}");
         }
     }
 

@@ -255,12 +255,12 @@ impl Blocks {
                 }
                 // A block extends one word into the next header, which needs that word only if this
                 // block is free.
-                let of = || self.block_at(at).or_else(|| self.block_at(at - WORD));
+                let holder = || self.block_at(at).or_else(|| self.block_at(at - WORD));
                 if let Some(to) = self.pointed_at(word)
-                    && let Some(of) = of()
+                    && let Some(holder) = holder()
                     && self.pointers.len() < MAX_POINTERS
                 {
-                    self.pointers.push((of, to));
+                    self.pointers.push((holder, to));
                 }
             })?;
             if self.pointers.len() < MAX_POINTERS {
@@ -277,7 +277,7 @@ impl Blocks {
         heap.pointers = Vec::with_capacity(heap.begins.len());
         for word in 0..heap.begins.len() as u32 {
             let first = heap.first.saturating_add(64 * word);
-            while self.pointers.get(at).is_some_and(|&(of, _)| of < first) {
+            while self.pointers.get(at).is_some_and(|&(holder, _)| holder < first) {
                 at += 1;
             }
             heap.pointers.push(at as u32);
@@ -363,9 +363,11 @@ impl Blocks {
         let word = heap.bit(begin).word;
         if let Some(&first) = heap.pointers.get(word) {
             let mut at = first as usize;
-            while let Some(&(of, to)) = self.pointers.get(at).filter(|(of, _)| *of <= name) {
+            while let Some(&(holder, to)) =
+                self.pointers.get(at).filter(|(holder, _)| *holder <= name)
+            {
                 at += 1;
-                if of == name {
+                if holder == name {
                     self.reach(to);
                 }
             }

@@ -57,15 +57,15 @@ impl ReadBounds {
 
     /// Time of the allocation at a position with a stated time.
     pub fn allocated(self, position: u64, stated: u64) -> u64 {
-        self.of(position < self.times.mark.begun, stated)
+        self.bounded(position < self.times.mark.begun, stated)
     }
 
     /// The same for an end.
     pub fn freed(self, position: u64, stated: u64) -> u64 {
-        self.of(position < self.times.mark.ended, stated)
+        self.bounded(position < self.times.mark.ended, stated)
     }
 
-    fn of(self, was_there: bool, stated: u64) -> u64 {
+    fn bounded(self, was_there: bool, stated: u64) -> u64 {
         let RecordTimes { mark, oldest } = self.times;
         match was_there {
             true => stated.clamp(oldest, mark.after.max(oldest)),

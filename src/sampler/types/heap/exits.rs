@@ -47,7 +47,7 @@ impl Watcher {
     ///
     /// No memory or no thread is available.
     pub fn start(shared: &File, mappings: bool) -> io::Result<Watcher> {
-        let exits = Exits::of(shared)?;
+        let exits = Exits::map(shared)?;
         let inode = shared.metadata()?.ino();
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, results) = channel();

@@ -89,7 +89,7 @@ impl Injected {
         // Before the first allocation: a thread that finds sampling off checks again late.
         self.ring.set_active(true);
         let slots = &mut self.slots;
-        let begun = self.injection.again(None, |inside| {
+        let begun = self.injection.borrow(None, |inside| {
             *slots = u64::from(inside.call("prof_heap_patch", &[])? as u32);
             Ok(())
         });
@@ -111,11 +111,11 @@ impl Injected {
         let now = binaries(self.pid);
         if now != self.binaries {
             let slots = &mut self.slots;
-            let again = self.injection.again(Some(SHORTLY), |inside| {
+            let patched = self.injection.borrow(Some(SHORTLY), |inside| {
                 *slots += u64::from(inside.call("prof_heap_patch", &[])? as u32);
                 Ok(())
             });
-            self.missed = again.is_err();
+            self.missed = patched.is_err();
             if self.missed {
                 // Check again soon: allocations until then are not sampled.
                 self.last_check = Instant::now() - (CHECK_INTERVAL - SHORTLY);
@@ -127,7 +127,7 @@ impl Injected {
 
     /// Removes the hooks. Returns notes for the user.
     pub fn end(&mut self) -> Vec<HeapNote> {
-        let out = self.injection.again(None, |inside: &mut Inside<'_, '_>| {
+        let out = self.injection.borrow(None, |inside: &mut Inside<'_, '_>| {
             inside.call("prof_heap_unpatch", &[])?;
             inside.call("prof_heap_stop", &[]).map(|_| ())
         });

@@ -55,7 +55,7 @@ pub fn for_the_kernel(registers: &Registers) -> Registers {
 }
 
 /// Registers for continuing without a signal: the call is restarted.
-pub fn by_itself(registers: &Registers) -> Registers {
+pub fn to_continue(registers: &Registers) -> Registers {
     let mut resumed = *registers;
     resumed.orig_rax = u64::MAX;
     if is_cut_short(registers) {
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn calls_are_made_again() {
         let goes_on = |call, result| {
-            let resumed = by_itself(&stopped(call, result));
+            let resumed = to_continue(&stopped(call, result));
             (resumed.orig_rax as i64, resumed.rax as i64, resumed.rip)
         };
         assert_eq!(goes_on(0, ERESTARTSYS), (-1, 0, 98));
