@@ -235,7 +235,7 @@ fn simulate(whole: &Profile, pairs: usize, errors: &mut Errors) {
     let weight = SHARE * (1.0 - share) / ((1.0 - SHARE) * share);
     let mut is_slow = vec![false; whole.samples.len()];
     for sample in view.samples() {
-        let mut frames = sample.stack.iter().flat_map(|&location| view.frames.of(location));
+        let mut frames = sample.stack.iter().flat_map(|&location| view.frames.at(location));
         is_slow[sample.row] = frames.next() == Some(&slow.frame);
     }
     let sum: f64 = (0..whole.samples.len()).map(|row| whole.values_of(row)[0] as f64).sum();

@@ -231,7 +231,7 @@ fn write(
 
 /// The frames that WHAT selects. Fails if there are none, with suggestions.
 fn select(view: &View, lookup: &Lookup<'_>, what: &str) -> anyhow::Result<Selection> {
-    if let Some(selection) = Selection::of_function(view, what).or_else(|| lookup.unnamed(what)) {
+    if let Some(selection) = Selection::function(view, what).or_else(|| lookup.unnamed(what)) {
         return Ok(selection);
     }
     let found = Selection::find(view, what).map_err(|error| {

@@ -362,7 +362,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
         _ => Scheme::default(),
     });
     let by_state = scheme == Scheme::State && !args.folded;
-    let tree = match States::of(&view).filter(|_| by_state) {
+    let tree = match States::new(&view).filter(|_| by_state) {
         Some(states) => Tree::with_states(&mut view, direction, &roots, cut, states),
         None if by_state && args.colors.is_some() => anyhow::bail!(
             "--colors state: no sample has a label \"state\"; record with prof record -T wall"

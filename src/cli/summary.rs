@@ -142,7 +142,7 @@ impl<'a> Summary<'a> {
     fn shares(&self) -> &Shares {
         let profile = &self.recorded.profile;
         self.shares.get_or_init(|| {
-            Shares::of(&View::new(profile, profile.default_type_index(), Granularity::NONE))
+            Shares::new(&View::new(profile, profile.default_type_index(), Granularity::NONE))
         })
     }
 

@@ -391,7 +391,7 @@ mod tests {
         b.add(&[l], LabelSetId::EMPTY, 1, &[]);
         let p = b.finish(None);
         let frames = Frames::new(&p, Granularity::FUNCTION);
-        let frame = *frames.get(frames.of(l)[0]);
+        let frame = *frames.get(frames.at(l)[0]);
         (language(&p, &frame), package(&p, &frame))
     }
 

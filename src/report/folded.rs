@@ -27,7 +27,7 @@ pub fn write(out: &mut dyn Write, view: &View, tree: &Tree) -> io::Result<()> {
     let children = tree.children();
     let name_of = |node: u32| names[tree.node(node).frame as usize].as_str();
     let sorted = |node: u32| {
-        let mut ids = children.of(node).to_vec();
+        let mut ids = children.get(node).to_vec();
         // Last first, as they are popped from the end.
         ids.sort_by(|&a, &b| name_of(b).cmp(name_of(a)));
         ids

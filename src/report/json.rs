@@ -198,7 +198,7 @@ pub(super) fn head(view: &View) -> Map<String, Value> {
 
 /// Values by state, or null if no sample has one.
 fn states(view: &View) -> Value {
-    let Some(states) = States::of(view) else { return Value::Null };
+    let Some(states) = States::new(view) else { return Value::Null };
     by_state(states.values(view)).into()
 }
 

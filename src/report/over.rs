@@ -231,7 +231,7 @@ mod tests {
         let view = View::new(p, 1 % p.sample_types.len(), Granularity::FUNCTION);
         let top = TopOptions { limit: 3, ..TopOptions::default() };
         let options = OverOptions { interval, most: MOST_IN_TEXT, top };
-        let tables = Over::of_types(&view, &options, &[view.type_index]);
+        let tables = Over::by_type(&view, &options, &[view.type_index]);
         let request = OverRequest { interval, from: 500_000, totals };
         let options = TableOptions {
             granularity: Granularity::FUNCTION,

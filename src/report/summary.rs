@@ -46,7 +46,7 @@ fn left_out(view: &View) -> Option<String> {
 
 /// Shares of the value by state, if there are several.
 fn states_line(view: &View) -> Option<String> {
-    let values = States::of(view)?.values(view);
+    let values = States::new(view)?.values(view);
     let all: i64 = values.iter().fold(0, |sum, &v| sum.saturating_add(v));
     let names = ThreadState::ALL.map(ThreadState::name).into_iter().chain(["other"]);
     let spent = names.zip(values).filter(|(_, value)| *value > 0);
@@ -175,7 +175,7 @@ fn warning(view: &View) -> Option<String> {
         let samples = if figures.lost == 1 { "sample was" } else { "samples were" };
         what.push(format!("{} {samples} lost{share}", thousands(figures.lost)));
     }
-    if let Some(percent) = Shares::of(view).truncated_percent() {
+    if let Some(percent) = Shares::new(view).truncated_percent() {
         what.push(format!("{percent:.1}% of the value is in truncated stacks"));
     }
     if figures.folded > 0 {
@@ -212,7 +212,7 @@ pub fn subtitle(view: &View) -> String {
         let samples = if lost == 1 { "sample" } else { "samples" };
         parts.push(format!("{} {samples} lost", units::thousands(lost)));
     }
-    if let Some(percent) = Shares::of(view).truncated_percent() {
+    if let Some(percent) = Shares::new(view).truncated_percent() {
         parts.push(format!("{percent:.1}% in truncated stacks"));
     }
     if view.frames.expansion.left_out > 0 {

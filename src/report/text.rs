@@ -278,7 +278,7 @@ pub(super) fn write_nodes(
     let cut = Cut::Percent(options.min_percent);
     let whole = tree.node(Tree::ROOT).total;
     let shown = |node: u32| {
-        let mut ids: Vec<u32> = children.of(node).to_vec();
+        let mut ids: Vec<u32> = children.get(node).to_vec();
         ids.retain(|&c| cut.keeps(view, whole, tree.node(c).total));
         ids.sort_by(|&a, &b| {
             let a = tree.node(a);
@@ -291,7 +291,7 @@ pub(super) fn write_nodes(
     };
     let mut pending: Vec<PendingLine> = Vec::new();
     let roots = shown(Tree::ROOT);
-    let mut hidden = tree.left_out + children.of(Tree::ROOT).len() - roots.len();
+    let mut hidden = tree.left_out + children.get(Tree::ROOT).len() - roots.len();
     push_children(&mut pending, &roots, "", true);
     let mut lines = 0;
     while let Some(PendingLine { node, indent, below }) = pending.pop() {
@@ -304,7 +304,7 @@ pub(super) fn write_nodes(
         lines += 1;
         write_node(out, view, tree, node, &indent, columns)?;
         let on_it = shown(node);
-        hidden += children.of(node).len() - on_it.len();
+        hidden += children.get(node).len() - on_it.len();
         push_children(&mut pending, &on_it, &below, false);
     }
     if tree.beyond_limit > 0 {

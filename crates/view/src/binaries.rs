@@ -41,12 +41,15 @@ fn last_part(path: &str) -> &str {
 /// True for the files of run-time code: perf maps (`perf-PID.map`) and jitdumps (`jit-PID.dump`).
 pub fn is_run_time(path: &str) -> bool {
     let name = last_part(path);
-    let of = |before: &str, after: &str| {
+    let is_file = |before: &str, after: &str| {
         let pid = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
         pid.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))
     };
     // The last two are names in profiles that were converted from those of perf.
-    of("perf-", ".map") || of("jit-", ".dump") || of("[JIT] tid ", "") || path == RUN_TIME
+    is_file("perf-", ".map")
+        || is_file("jit-", ".dump")
+        || is_file("[JIT] tid ", "")
+        || path == RUN_TIME
 }
 
 #[cfg(test)]

@@ -67,12 +67,12 @@ impl Boxes {
         let View { frames, profile, cancel, .. } = view;
         let ordered = Ordered::cancelable(tree, frames, profile, options.order, cancel);
         let least = least_width(tree.node(options.zoom).total, options.min_width);
-        Boxes::of(&OrderedTree { tree, ordered: &ordered }, options.zoom, least)
+        Boxes::at_least(&OrderedTree { tree, ordered: &ordered }, options.zoom, least)
     }
 
     /// The boxes of `tree` that are at least `least` wide, and the ones below the node `zoom`, which
     /// is the whole. Nodes on others that are narrower are not visited.
-    pub fn of(tree: &dyn BoxTree, zoom: u32, least: f64) -> Boxes {
+    pub fn at_least(tree: &dyn BoxTree, zoom: u32, least: f64) -> Boxes {
         let mut path = Vec::new();
         let mut at = zoom;
         while at != Tree::ROOT {

@@ -118,7 +118,7 @@ mod tests {
             let request = ColumnRequest { types: types.clone(), ..ColumnRequest::default() };
             Columns::new(&view, options, &request);
             let over = OverOptions { interval: 1_000_000, most: 60, top: options.clone() };
-            Over::of_types(&view, &over, &types);
+            Over::by_type(&view, &over, &types);
         }
         Coverage::new(&view);
         Quality::new(&view, &TopOptions::default());
@@ -130,7 +130,7 @@ mod tests {
         Sandwich::new(&view, &frames[..1], Cut::Nothing);
         let roots: Vec<_> = labels.iter().filter_map(|key| profile.strings.find(key)).collect();
         for direction in [Direction::Callees, Direction::Callers] {
-            let states = States::of(&view);
+            let states = States::new(&view);
             let tree = match states {
                 Some(states) => {
                     Tree::with_states(&mut view, direction, &roots, Cut::Nothing, states)

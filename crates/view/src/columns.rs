@@ -226,7 +226,7 @@ impl<'t> Sums<'t> {
             is_leaf = false;
         };
         for &location in stack {
-            view.frames.of(location).iter().for_each(|&frame| count(frame));
+            view.frames.at(location).iter().for_each(|&frame| count(frame));
         }
         if stack.is_empty() {
             count(view.frames.no_stack);
@@ -244,7 +244,7 @@ impl<'t> Sums<'t> {
         *known as usize - 1
     }
 
-    fn of(&self, row: usize) -> &[RowValues] {
+    fn values(&self, row: usize) -> &[RowValues] {
         &self.values[row * self.types.len()..(row + 1) * self.types.len()]
     }
 
@@ -253,7 +253,7 @@ impl<'t> Sums<'t> {
         let totals: Vec<i64> =
             (0..self.row_types).map(|at| unfiltered(view, self.types[at], self.kept[at])).collect();
         let is_large = |row: usize| {
-            let mut values = self.of(row).iter().zip(&totals);
+            let mut values = self.values(row).iter().zip(&totals);
             values.any(|(value, &total)| {
                 let judged = if options.self_only { value.self_value } else { value.total };
                 super::percent(judged, total).abs() >= options.min_percent
@@ -280,12 +280,12 @@ impl<'t> Sums<'t> {
     /// A row with the values of type number `at`.
     fn row_of(&self, row: usize, at: usize) -> Row {
         let (frame, group) = self.keys[row];
-        let RowValues { self_value, total } = self.of(row)[at];
+        let RowValues { self_value, total } = self.values(row)[at];
         Row { frame, group, self_value, total }
     }
 
     fn types(&self, view: &View, rows: &[(Row, usize)], count: usize) -> Vec<TypeColumn> {
-        let of = |at: usize| {
+        let column = |at: usize| {
             let type_index = self.types[at];
             let value_type = view.profile.sample_types.get(type_index);
             let text = |id: Option<profile::StrId>| {
@@ -297,20 +297,20 @@ impl<'t> Sums<'t> {
                 unit: text(value_type.map(|t| t.unit)),
                 total: unfiltered(view, type_index, self.kept[at]),
                 kept_total: self.kept[at],
-                rows: rows.iter().map(|&(_, row)| self.of(row)[at]).collect(),
+                rows: rows.iter().map(|&(_, row)| self.values(row)[at]).collect(),
             }
         };
-        (0..count).map(of).collect()
+        (0..count).map(column).collect()
     }
 
     fn ratio(&self, profile: &Profile, quotient: Quotient, rows: &[(Row, usize)]) -> Ratio {
         let place = |index: usize| self.types.iter().position(|&t| t == index).unwrap_or(0);
         let [above, below] = [quotient.numerator, quotient.denominator].map(place);
-        let of = |above: i64, below: i64| (below != 0).then(|| above as f64 / below as f64);
+        let divide = |above: i64, below: i64| (below != 0).then(|| above as f64 / below as f64);
         let rows = rows.iter().map(|&(_, row)| {
-            let values = self.of(row);
+            let values = self.values(row);
             let [above, below] = [values[above], values[below]];
-            (of(above.self_value, below.self_value), of(above.total, below.total))
+            (divide(above.self_value, below.self_value), divide(above.total, below.total))
         });
         Ratio { name: quotient.name(profile), quotient, rows: rows.collect() }
     }
@@ -347,7 +347,7 @@ fn unfiltered(view: &View, type_index: usize, kept: i64) -> i64 {
         return view.total;
     }
     let all = view.profile.unfiltered.as_ref();
-    all.and_then(|all| all.types.get(type_index)).map_or(kept, |of_type| of_type.magnitude)
+    all.and_then(|all| all.types.get(type_index)).map_or(kept, |column| column.magnitude)
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ enum LocationClass {
 impl Coverage {
     /// Coverage of the samples in a view.
     pub fn new(view: &View) -> Coverage {
-        let Classes { mut binaries, reasons, of_locations } = classify(view.profile);
+        let Classes { mut binaries, reasons, by_location } = classify(view.profile);
         // By binary and reason; a file may have any number of reasons.
         let mut truncated: FxHashMap<(usize, usize), i64> = FxHashMap::default();
         // The last sample with a frame in each binary.
@@ -82,14 +82,14 @@ impl Coverage {
             let value = sample.value;
             let mut outermost = None;
             for (depth, location) in sample.stack.iter().enumerate() {
-                match of_locations[location.0 as usize] {
+                match by_location[location.0 as usize] {
                     LocationClass::Code { binary, named, with_line } => {
-                        let of = &mut binaries[binary];
-                        plus(&mut of.itself, if depth == 0 { value } else { 0 });
-                        plus(&mut of.total, if seen[binary] == n { 0 } else { value });
-                        plus(&mut of.frames, value);
-                        plus(&mut of.named, if named { value } else { 0 });
-                        plus(&mut of.with_lines, if with_line { value } else { 0 });
+                        let covered = &mut binaries[binary];
+                        plus(&mut covered.itself, if depth == 0 { value } else { 0 });
+                        plus(&mut covered.total, if seen[binary] == n { 0 } else { value });
+                        plus(&mut covered.frames, value);
+                        plus(&mut covered.named, if named { value } else { 0 });
+                        plus(&mut covered.with_lines, if with_line { value } else { 0 });
                         seen[binary] = n;
                         outermost = Some(binary);
                     }
@@ -134,7 +134,7 @@ struct Classes<'p> {
     /// The reasons of truncation.
     reasons: Vec<&'p str>,
     /// The class of each location.
-    of_locations: Vec<LocationClass>,
+    by_location: Vec<LocationClass>,
 }
 
 fn classify(profile: &Profile) -> Classes<'_> {
@@ -142,7 +142,7 @@ fn classify(profile: &Profile) -> Classes<'_> {
     let mut reasons = Vec::new();
     let mut reason_index: FxHashMap<&str, usize> = FxHashMap::default();
     let mut index: FxHashMap<(StrId, StrId), usize> = FxHashMap::default();
-    let of_locations = (0..profile.locations.len() as u32).map(LocationId).map(|id| {
+    let by_location = (0..profile.locations.len() as u32).map(LocationId).map(|id| {
         let location = &profile.locations[id.0 as usize];
         let lines = profile.lines_of(id);
         let name = |l: &profile::Line| profile.functions[l.function.0 as usize].name;
@@ -166,8 +166,8 @@ fn classify(profile: &Profile) -> Classes<'_> {
             with_line: lines.iter().any(|l| l.line > 0),
         }
     });
-    let of_locations = of_locations.collect();
-    Classes { binaries, reasons, of_locations }
+    let by_location = by_location.collect();
+    Classes { binaries, reasons, by_location }
 }
 
 #[cfg(test)]

@@ -29,11 +29,11 @@ pub struct Expansion {
 
 impl Expansion {
     /// The expansion of all samples.
-    pub(super) fn of(profile: &Profile) -> Expansion {
+    pub(super) fn new(profile: &Profile) -> Expansion {
         let counts = sample_counts(profile);
         let stacks = || {
-            let of = |(id, count)| (profile.stacks.get(StackId(id as u32)), count);
-            counts.iter().enumerate().map(of)
+            let counted = |(id, count)| (profile.stacks.get(StackId(id as u32)), count);
+            counts.iter().enumerate().map(counted)
         };
         let locations = stacks().map(|(stack, count)| stack.len() as u64 * count).sum();
         let whole = Expansion { locations, ..Expansion::default() };
@@ -57,8 +57,8 @@ impl Expansion {
         }
         // The largest limit of a location with which all of them are below that of the stacks.
         let kept = |most: u32| {
-            let of_each = profile.locations.iter().zip(&occurrences);
-            of_each.fold(0u64, |sum, (location, count)| {
+            let counted = profile.locations.iter().zip(&occurrences);
+            counted.fold(0u64, |sum, (location, count)| {
                 sum.saturating_add(count.saturating_mul(frame_count(location).min(most).into()))
             })
         };
@@ -138,7 +138,7 @@ mod tests {
         // 804 locations on the stacks: 7432 frames, of which each location has 9.
         assert_eq!((expansion.locations, most), (804, 9));
         assert_eq!(expansion.left_out, 800 * (500 - 8));
-        let location = view.frames.of(LocationId(0));
+        let location = view.frames.at(LocationId(0));
         let name = |&frame: &u32| view.frames.get(frame).display(&profile).into_owned();
         let names: Vec<String> = location.iter().map(name).collect();
         let kept = ["f0", "f1", "f2", "f3", "[beyond prof's memory limit]"];
@@ -147,8 +147,8 @@ mod tests {
 
         let top = Top::new(&view, &TopOptions::default());
         let value = |name: &str| {
-            let of_name = |row: &&crate::Row| view.frames.get(row.frame).display(&profile) == name;
-            top.rows.iter().find(of_name).map(|row| (row.self_value, row.total))
+            let has_name = |row: &&crate::Row| view.frames.get(row.frame).display(&profile) == name;
+            top.rows.iter().find(has_name).map(|row| (row.self_value, row.total))
         };
         assert_eq!(value("leaf"), Some((2, 2)));
         assert_eq!(value("f499"), Some((0, 2)));
@@ -172,7 +172,7 @@ mod tests {
             let profile = inlined(lines, depth, samples);
             let mut view = view(&profile);
             assert_eq!(view.frames.expansion.left_out, 0);
-            assert_eq!(view.frames.of(LocationId(0)).len(), lines);
+            assert_eq!(view.frames.at(LocationId(0)).len(), lines);
             if lines == 1 {
                 let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
                 assert_eq!((tree.nodes.len(), tree.beyond_limit), (10_003, 0));

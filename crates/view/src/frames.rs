@@ -98,7 +98,7 @@ impl Frames {
             index: HashTable::new(),
             no_stack: 0,
             beyond_limit: 0,
-            expansion: Expansion::of(profile),
+            expansion: Expansion::new(profile),
             granularity,
             run_time: FxHashSet::default(),
             run_time_binary: StrId::EMPTY,
@@ -258,7 +258,7 @@ impl Frames {
 
     /// Frames of a location, innermost first.
     #[inline]
-    pub fn of(&self, location: LocationId) -> &[u32] {
+    pub fn at(&self, location: LocationId) -> &[u32] {
         let i = location.0 as usize;
         let start = if i == 0 { 0 } else { self.ends[i - 1] };
         &self.ids[start as usize..self.ends[i] as usize]

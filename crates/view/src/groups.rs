@@ -30,16 +30,16 @@ impl Groups {
         let keys = key_ids(view.profile, labels);
         let table = &view.profile.labels;
         let mut index: FxHashMap<Vec<Option<LabelValue>>, u32> = FxHashMap::default();
-        let mut of_set: Vec<Option<u32>> = vec![None; table.len()];
+        let mut by_set: Vec<Option<u32>> = vec![None; table.len()];
         let mut values = Vec::new();
         let mut counts: Vec<usize> = Vec::new();
         let mut grouped: Vec<(u32, u32)> = Vec::new();
         for (row, labels) in samples {
-            let group = *of_set[labels.0 as usize].get_or_insert_with(|| {
-                let of_keys: Vec<_> =
+            let group = *by_set[labels.0 as usize].get_or_insert_with(|| {
+                let group_values: Vec<_> =
                     keys.iter().map(|k| k.and_then(|k| table.value(labels, k))).collect();
-                *index.entry(of_keys.clone()).or_insert_with(|| {
-                    values.push(of_keys);
+                *index.entry(group_values.clone()).or_insert_with(|| {
+                    values.push(group_values);
                     counts.push(0);
                     values.len() as u32 - 1
                 })

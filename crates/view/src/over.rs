@@ -80,7 +80,7 @@ impl Over {
 
     /// The tables of several sample types, the view's first. They have the same rows: those of any
     /// of these types, in the order of the first.
-    pub fn of_types(view: &View, options: &OverOptions, types: &[usize]) -> Vec<OverType> {
+    pub fn by_type(view: &View, options: &OverOptions, types: &[usize]) -> Vec<OverType> {
         let intervals = Intervals::new(view, options, types.len());
         let request = ColumnRequest { types: types.to_vec(), ..ColumnRequest::default() };
         let (top, columns) = Columns::new(view, &intervals.top(options), &request);
@@ -96,7 +96,7 @@ impl Over {
                 over: Over::with_rows(samples(view.type_index), &top, intervals, labels),
             }];
         }
-        let of_type = |column: &TypeColumn| {
+        let table = |column: &TypeColumn| {
             let values = top.rows.iter().zip(&column.rows);
             let rows = values.map(|(row, values)| Row {
                 self_value: values.self_value,
@@ -104,16 +104,16 @@ impl Over {
                 ..row.clone()
             });
             let groups = top.groups.clone();
-            let of_type = Top { rows: rows.collect(), groups, row_count: top.row_count, shown: 0 };
+            let top = Top { rows: rows.collect(), groups, row_count: top.row_count, shown: 0 };
             OverType {
                 kind: column.kind.clone(),
                 unit: column.unit.clone(),
                 total: column.total,
                 kept_total: column.kept_total,
-                over: Over::with_rows(samples(column.type_index), &of_type, intervals, labels),
+                over: Over::with_rows(samples(column.type_index), &top, intervals, labels),
             }
         };
-        columns.types.iter().map(of_type).collect()
+        columns.types.iter().map(table).collect()
     }
 
     fn with_rows(
@@ -163,8 +163,8 @@ impl Over {
                 continue;
             }
             self.divide(view, &sample, &mut parts);
-            let group = groups.of(view, &sample);
-            let frames = sample.stack.iter().flat_map(|&l| view.frames.of(l));
+            let group = groups.number(view, &sample);
+            let frames = sample.stack.iter().flat_map(|&l| view.frames.at(l));
             let none = [view.frames.no_stack];
             let none = none.iter().filter(|_| sample.stack.is_empty());
             for (depth, &frame) in frames.chain(none).enumerate() {
@@ -251,22 +251,22 @@ fn add(sums: &mut [i64], parts: &[(usize, i64)]) {
 struct Groups {
     keys: Vec<Option<profile::StrId>>,
     index: FxHashMap<Vec<Option<LabelValue>>, u32>,
-    of_set: FxHashMap<u32, u32>,
+    by_set: FxHashMap<u32, u32>,
 }
 
 impl Groups {
     fn new(view: &View, labels: &[String], groups: &[Vec<Option<LabelValue>>]) -> Groups {
         let index = groups.iter().enumerate().map(|(i, values)| (values.clone(), i as u32));
         let keys = key_ids(view.profile, labels);
-        Groups { keys, index: index.collect(), of_set: FxHashMap::default() }
+        Groups { keys, index: index.collect(), by_set: FxHashMap::default() }
     }
 
-    fn of(&mut self, view: &View, sample: &ViewSample<'_>) -> u32 {
-        let Groups { keys, index, of_set } = self;
+    fn number(&mut self, view: &View, sample: &ViewSample<'_>) -> u32 {
+        let Groups { keys, index, by_set } = self;
         if keys.is_empty() {
             return 0;
         }
-        *of_set.entry(sample.labels.0).or_insert_with(|| {
+        *by_set.entry(sample.labels.0).or_insert_with(|| {
             let value = |k: &Option<_>| k.and_then(|k| view.profile.labels.value(sample.labels, k));
             let values: Vec<_> = keys.iter().map(value).collect();
             index.get(&values).copied().unwrap_or(0)
@@ -334,7 +334,7 @@ mod tests {
         let p = phases();
         let view = View::new(&p, 1, Granularity::FUNCTION);
         let options = OverOptions { interval: 1_000_000, most: 60, top: TopOptions::default() };
-        let tables = Over::of_types(&view, &options, &[1, 0]);
+        let tables = Over::by_type(&view, &options, &[1, 0]);
         let kinds: Vec<_> = tables.iter().map(|t| (t.kind.as_str(), t.over.rows.len())).collect();
         assert_eq!(kinds, [("cpu", 3), ("samples", 3)]);
         for (at, table) in tables.iter().enumerate() {
@@ -342,7 +342,7 @@ mod tests {
             let alone = Over::new(&alone, &options);
             assert_eq!((&table.over.rows, &table.over.sums), (&alone.rows, &alone.sums));
         }
-        assert_eq!(Over::of_types(&view, &options, &[1])[0].over.rows, tables[0].over.rows);
+        assert_eq!(Over::by_type(&view, &options, &[1])[0].over.rows, tables[0].over.rows);
     }
 
     #[test]
@@ -352,7 +352,7 @@ mod tests {
         let view = View::cancelable(&p, 0, Granularity::FUNCTION, &cancel);
         cancel.cancel();
         let options = OverOptions { interval: 1_000_000, most: 60, top: TopOptions::default() };
-        let tables = Over::of_types(&view, &options, &[0, 1]);
+        let tables = Over::by_type(&view, &options, &[0, 1]);
         let sums: Vec<&[i64]> = tables.iter().map(|t| t.over.sums.as_slice()).collect();
         assert_eq!(sums, [[0; 3]; 2]);
     }

@@ -28,7 +28,7 @@ pub fn name_packages(profile: &mut Profile) {
         let is_go = home.is_some_and(|mapping| go.contains(&mapping.0));
         let binary = home.map_or(StrId::EMPTY, |home| profile.mappings[home.0 as usize].file);
         let name = known.entry((function, binary, is_go)).or_insert_with(|| {
-            let texts = Texts::of(profile, &function, binary);
+            let texts = Texts::new(profile, &function, binary);
             let package = texts.package(is_go).map(Cow::into_owned);
             package.map(|package| profile.strings.intern(&package))
         });
@@ -74,7 +74,7 @@ struct Texts<'p> {
 }
 
 impl<'p> Texts<'p> {
-    fn of(profile: &'p Profile, function: &Function, binary: StrId) -> Texts<'p> {
+    fn new(profile: &'p Profile, function: &Function, binary: StrId) -> Texts<'p> {
         let name = match function.name {
             StrId::EMPTY => function.system_name,
             name => name,
@@ -114,13 +114,13 @@ impl<'p> Texts<'p> {
 
     /// A method as the JVM writes it into a perf map.
     fn is_java(&self) -> bool {
-        let of_jvm = is_run_time(self.binary);
+        let in_run_time_code = is_run_time(self.binary);
         let is_signature = self.name.starts_with('L') && self.name.contains(";::");
         let is_method = self.name.ends_with(')') || self.name.contains("::");
         // Names of V8 begin with the kind of the code.
         let kind = self.name.split(':').next().unwrap_or_default();
-        let of_v8 = self.name.contains(':') && !kind.contains('.') && !self.name.contains("::");
-        is_signature || of_jvm && is_method && !of_v8
+        let is_v8 = self.name.contains(':') && !kind.contains('.') && !self.name.contains("::");
+        is_signature || in_run_time_code && is_method && !is_v8
     }
 }
 

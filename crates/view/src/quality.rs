@@ -20,7 +20,7 @@ pub struct Share {
 impl Share {
     /// Interval of a share that was measured with this number of samples of equal weight (Wilson's
     /// interval, which stays within 0 and 1 and is accurate for rare functions, too).
-    pub fn of(measured: f64, samples: f64) -> Share {
+    pub fn new(measured: f64, samples: f64) -> Share {
         if samples <= 0.0 {
             return Share { measured, low: 0.0, high: 1.0 };
         }
@@ -81,8 +81,8 @@ impl Quality {
         let rest = (rest > 1e-9).then_some(rest);
         let entropy = own.iter().copied().chain(rest).map(|p| -p * p.log2()).sum::<f64>().max(0.0);
         let sure = |row: &Row| FunctionShares {
-            itself: Share::of(part(row.self_value), effective),
-            total: Share::of(part(row.total), effective),
+            itself: Share::new(part(row.self_value), effective),
+            total: Share::new(part(row.total), effective),
             row: row.clone(),
         };
         let shown = Top::new(view, &TopOptions { labels: Vec::new(), ..options.clone() });
@@ -107,9 +107,9 @@ pub(super) struct Variances {
 
 impl Variances {
     /// Those of the values of this type.
-    pub(super) fn of(profile: &Profile, type_index: usize) -> Variances {
+    pub(super) fn new(profile: &Profile, type_index: usize) -> Variances {
         let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
-        Variances { heap: HeapSampling::of(profile, type_index), type_index, counted }
+        Variances { heap: HeapSampling::find(profile, type_index), type_index, counted }
     }
 
     /// The variance of the value in a row of n samples: v²/n, less if many events were sampled.
@@ -139,7 +139,7 @@ struct HeapSampling {
 
 impl HeapSampling {
     /// For a type such as `alloc_space` or `inuse_objects`, of prof's or Go's heap profiles.
-    fn of(profile: &Profile, type_index: usize) -> Option<HeapSampling> {
+    fn find(profile: &Profile, type_index: usize) -> Option<HeapSampling> {
         let kind = profile.str(profile.sample_types.get(type_index)?.kind);
         let stem = kind.strip_suffix("_space").or_else(|| kind.strip_suffix("_objects"))?;
         let column = |end: &str| {
@@ -191,7 +191,7 @@ fn heap_sizes(profile: &Profile, type_index: usize, heap: &HeapSampling) -> (f64
 
 /// Number of samples, and Kish's effective number for values that differ: (Σv)²/Σv².
 pub(crate) fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
-    if let Some(heap) = HeapSampling::of(profile, type_index) {
+    if let Some(heap) = HeapSampling::find(profile, type_index) {
         return heap_sizes(profile, type_index, &heap);
     }
     let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
@@ -249,25 +249,25 @@ mod tests {
         // All of them.
         let (samples, effective) = sizes(&mut profile, 1, 1000, 1000 << 10);
         assert_eq!((samples, effective), (1000.0, f64::INFINITY));
-        let all = Share::of(0.25, effective);
+        let all = Share::new(0.25, effective);
         assert_eq!((all.low, all.high), (0.25, 0.25));
     }
 
     #[test]
     fn intervals_are_wilson_s() {
         // Newcombe (1998), table I: 81 of 263, and 0 of 20.
-        let s = Share::of(81.0 / 263.0, 263.0);
+        let s = Share::new(81.0 / 263.0, 263.0);
         assert!((s.low - 0.2553).abs() < 5e-5 && (s.high - 0.3662).abs() < 5e-5, "{s:?}");
-        let s = Share::of(0.0, 20.0);
+        let s = Share::new(0.0, 20.0);
         assert!(s.low == 0.0 && (s.high - 0.1611).abs() < 5e-5, "{s:?}");
-        assert_eq!(Share::of(0.3, 0.0), Share { measured: 0.3, low: 0.0, high: 1.0 });
+        assert_eq!(Share::new(0.3, 0.0), Share { measured: 0.3, low: 0.0, high: 1.0 });
     }
 
     #[test]
     fn intervals_contain_the_measured_share() {
         for samples in 1..5000 {
             for share in [0.0, 1.0 / f64::from(samples), 1.0] {
-                let s = Share::of(share, f64::from(samples));
+                let s = Share::new(share, f64::from(samples));
                 assert!(
                     0.0 <= s.low && s.low <= share && share <= s.high && s.high <= 1.0,
                     "{s:?}"
@@ -355,7 +355,7 @@ mod tests {
             let held = (0..draws)
                 .filter(|_| {
                     let hits = (0..samples).filter(|_| random() < truth).count();
-                    let share = Share::of(hits as f64 / samples as f64, samples as f64);
+                    let share = Share::new(hits as f64 / samples as f64, samples as f64);
                     share.low <= truth && truth <= share.high
                 })
                 .count();

@@ -30,10 +30,10 @@ impl Quotient {
     /// The profile has no such type; the line lists those that it has.
     pub fn parse(profile: &Profile, text: &str) -> Result<Quotient, String> {
         let kinds = || profile.sample_types.iter().map(|t| profile.str(t.kind));
-        let of = |name: &str| kinds().position(|kind| kind == name);
+        let index = |name: &str| kinds().position(|kind| kind == name);
         // A name may contain slashes.
         let slashes = text.match_indices('/').map(|(i, _)| (&text[..i], &text[i + 1..]));
-        let found = slashes.filter_map(|(a, b)| Some((of(a)?, of(b)?))).next();
+        let found = slashes.filter_map(|(a, b)| Some((index(a)?, index(b)?))).next();
         let (numerator, denominator) = found.ok_or_else(|| {
             let all: Vec<&str> = kinds().collect();
             format!("'{text}' is no ratio of two of its types: {}", all.join(", "))
@@ -43,14 +43,14 @@ impl Quotient {
 
     /// Cycles per instruction, if the profile has both.
     pub fn cpi(profile: &Profile) -> Option<Quotient> {
-        let of = |wanted: &str| {
+        let index = |wanted: &str| {
             profile.sample_types.iter().position(|t| {
                 // With or without modifiers.
                 profile.str(t.kind).split(':').next() == Some(wanted)
             })
         };
-        let cycles = of("cycles").or_else(|| of("cpu-cycles"))?;
-        Some(Quotient { numerator: cycles, denominator: of("instructions")? })
+        let cycles = index("cycles").or_else(|| index("cpu-cycles"))?;
+        Some(Quotient { numerator: cycles, denominator: index("instructions")? })
     }
 
     /// Its title: `CPI`, or `A/B`.

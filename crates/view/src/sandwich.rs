@@ -37,12 +37,12 @@ impl Sandwich {
         let mut below = Vec::new();
         let mut self_value = 0i64;
         for sample in view.samples() {
-            let frame_of = |l: usize| view.frames.of(sample.stack[l]);
+            let frame_of = |l: usize| view.frames.at(sample.stack[l]);
             let found = (0..sample.stack.len())
                 .rev()
                 .find_map(|l| Some((l, frame_of(l).iter().rposition(|&f| wanted[f as usize])?)));
             let Some((location, frame)) = found else { continue };
-            let leaf = sample.stack.iter().find_map(|&l| view.frames.of(l).first());
+            let leaf = sample.stack.iter().find_map(|&l| view.frames.at(l).first());
             if leaf.is_some_and(|&f| wanted[f as usize]) {
                 self_value = self_value.saturating_add(sample.value);
             }
@@ -184,7 +184,7 @@ mod tests {
         b.add(&vec![f; 10_000], LabelSetId::EMPTY, 2, &[]);
         let p = b.finish(None);
         let mut view = view(&p);
-        let s = Sandwich::new(&view, &[view.frames.of(f)[0]], Cut::Nothing);
+        let s = Sandwich::new(&view, &[view.frames.at(f)[0]], Cut::Nothing);
         assert_eq!((s.callers.nodes.len(), s.callees.nodes.len()), (2, 10_001));
         view.collapse_recursion = true;
         let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);

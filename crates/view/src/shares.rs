@@ -20,7 +20,7 @@ pub struct Shares {
 
 impl Shares {
     /// Those of a view.
-    pub fn of(view: &View) -> Shares {
+    pub fn new(view: &View) -> Shares {
         let profile = view.profile;
         let locations = (0..profile.locations.len() as u32).map(LocationId);
         let ends: Vec<bool> = locations.map(|id| profile.truncation_of(id).is_some()).collect();
@@ -90,8 +90,8 @@ mod tests {
             b.add_stack(&root_first, None, LabelSetId::EMPTY, 0, &values);
         }
         let p = b.finish(None);
-        let of = |index| Shares::of(&View::new(&p, index, Granularity::NONE));
-        let (samples, wall) = (of(0), of(1));
+        let shares = |index| Shares::new(&View::new(&p, index, Granularity::NONE));
+        let (samples, wall) = (shares(0), shares(1));
         assert_eq!((samples.all, samples.truncated, samples.nameless), (100, 1, 4));
         assert_eq!((wall.all, wall.truncated, wall.nameless), (1000, 300, 600));
         let app = p.mappings[0].file;

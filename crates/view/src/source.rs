@@ -50,7 +50,7 @@ pub struct Selection {
 
 impl Selection {
     /// The frames of the functions with this name. `None` if there are none.
-    pub fn of_function(view: &View, name: &str) -> Option<Selection> {
+    pub fn function(view: &View, name: &str) -> Option<Selection> {
         let is_it = |frame: usize| match view.frames.get(frame as u32).name {
             Name::Function(id) => id != StrId::EMPTY && view.profile.str(id) == name,
             _ => false,
@@ -77,8 +77,8 @@ impl Selection {
             Name::Function(name) => name,
             _ => StrId::EMPTY,
         };
-        let select = |unit: Unit, of: &mut dyn FnMut(usize) -> bool| {
-            let frames: Vec<bool> = (0..view.frames.len()).map(of).collect();
+        let select = |unit: Unit, matches: &mut dyn FnMut(usize) -> bool| {
+            let frames: Vec<bool> = (0..view.frames.len()).map(matches).collect();
             frames.contains(&true).then_some(Selection { unit, frames, code: None })
         };
         let by_name = select(Unit::Function, &mut |frame| {
@@ -87,10 +87,10 @@ impl Selection {
         if by_name.is_some() {
             return Ok(by_name);
         }
-        let mut of_file = vec![None; strings];
+        let mut ends = vec![None; strings];
         let by_file = select(Unit::File, &mut |frame| {
             let file = view.frames.get(frame as u32).file;
-            named(file, &mut of_file, &|path| is_end_of_path(path, what))
+            named(file, &mut ends, &|path| is_end_of_path(path, what))
         });
         if by_file.is_some() {
             return Ok(by_file);
@@ -256,7 +256,7 @@ fn files(view: &View, selection: &Selection) -> Files {
     let mut files = Files::default();
     for i in (0..view.profile.locations.len()).take_while(|&i| view.goes_on(i)) {
         let id = LocationId(i as u32);
-        let chain = view.frames.of(id).iter().filter(|&&at| selection.frames[at as usize]);
+        let chain = view.frames.at(id).iter().filter(|&&at| selection.frames[at as usize]);
         for frame in chain.map(|&at| view.frames.get(at)).filter(|f| f.file != StrId::EMPTY) {
             let file = files.entry((frame.name, binary_of(view, id))).or_insert(frame.file);
             if *file != frame.file {
@@ -304,7 +304,7 @@ impl Cells<'_, '_> {
     /// Adds the cells of a location's selected frames.
     fn add_location(&mut self, id: LocationId) {
         let view = self.view;
-        let chain = view.frames.of(id);
+        let chain = view.frames.at(id);
         let mapping = view.profile.locations[id.0 as usize].mapping;
         for (at, &frame_id) in chain.iter().enumerate() {
             if !self.selection.frames[frame_id as usize] {
@@ -377,7 +377,7 @@ impl Cells<'_, '_> {
                     }
                 }
                 // The frames of a location may all be hidden.
-                is_leaf &= self.view.frames.of(location).is_empty();
+                is_leaf &= self.view.frames.at(location).is_empty();
             }
         }
     }

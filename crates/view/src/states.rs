@@ -16,7 +16,7 @@ pub struct States(FxHashMap<LabelSetId, usize>);
 
 impl States {
     /// States of the samples of `view`; `None` if no sample has one.
-    pub fn of(view: &View) -> Option<States> {
+    pub fn new(view: &View) -> Option<States> {
         let profile = view.profile;
         let key = profile.strings.find(label::STATE)?;
         let mut states = FxHashMap::default();

@@ -191,6 +191,6 @@ pub fn odd_names() -> Profile {
 
 /// Names of a location's frames.
 pub fn names_of(profile: &Profile, frames: &Frames, location: u32) -> Vec<String> {
-    let ids = frames.of(LocationId(location));
+    let ids = frames.at(LocationId(location));
     ids.iter().map(|&f| frames.get(f).display(profile).into_owned()).collect()
 }

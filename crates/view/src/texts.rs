@@ -58,8 +58,8 @@ pub fn cut_long_texts(profile: &mut Profile) -> usize {
 fn uses(profile: &Profile) -> Vec<u64> {
     let mut uses = vec![0u64; profile.strings.len()];
     let mut add = |id: StrId, count: u64| {
-        let of_it = &mut uses[id.0 as usize];
-        *of_it = of_it.saturating_add(count);
+        let uses_of_text = &mut uses[id.0 as usize];
+        *uses_of_text = uses_of_text.saturating_add(count);
     };
     let mut stacks = vec![0u64; profile.stacks.len()];
     let mut sets = vec![0u64; profile.labels.len()];
@@ -93,9 +93,9 @@ fn uses(profile: &Profile) -> Vec<u64> {
             }
         }
     }
-    for of in &profile.sample_types {
-        add(of.kind, 1);
-        add(of.unit, 1);
+    for value_type in &profile.sample_types {
+        add(value_type.kind, 1);
+        add(value_type.unit, 1);
     }
     profile.comments.iter().for_each(|&comment| add(comment, 1));
     profile.mappings.iter().for_each(|mapping| add(mapping.file, 1));

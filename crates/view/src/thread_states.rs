@@ -28,13 +28,13 @@ pub struct ThreadStates {
 impl ThreadStates {
     /// The threads of a view.
     pub fn new(view: &View) -> ThreadStates {
-        let states = States::of(view);
+        let states = States::new(view);
         let other = ByState::default().len() - 1;
         let mut rows: Vec<ThreadRow> = Vec::new();
         let mut numbers: FxHashMap<ListedThread, usize> = FxHashMap::default();
-        let mut of_labels = FxHashMap::default();
+        let mut by_labels = FxHashMap::default();
         for sample in view.samples() {
-            let number = *of_labels.entry(sample.labels).or_insert_with(|| {
+            let number = *by_labels.entry(sample.labels).or_insert_with(|| {
                 let thread = thread(view, sample.labels);
                 *numbers.entry(thread).or_insert_with_key(|thread| {
                     let (thread, by_state) = (thread.clone(), ByState::default());

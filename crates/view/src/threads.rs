@@ -44,7 +44,7 @@ impl Threads {
     pub fn by_stack(view: &View) -> Threads {
         let mut found: FxHashMap<(String, Vec<u32>), Vec<ListedThread>> = FxHashMap::default();
         for sample in view.samples() {
-            let frames = sample.stack.iter().flat_map(|&l| view.frames.of(l)).copied().collect();
+            let frames = sample.stack.iter().flat_map(|&l| view.frames.at(l)).copied().collect();
             let state = text(view, sample.labels, label::STATE);
             found.entry((state, frames)).or_default().push(thread(view, sample.labels));
         }

@@ -69,12 +69,12 @@ struct Cell {
 impl Top {
     /// The table of `view`.
     pub fn new(view: &View, options: &TopOptions) -> Top {
-        let mut cells = Cells { of_frames: vec![Cell::default(); view.frames.len()], stamp: 0 };
+        let mut cells = Cells { by_frame: vec![Cell::default(); view.frames.len()], stamp: 0 };
         if options.labels.is_empty() {
             let groups = vec![Vec::new()];
             cells.add(view, view.samples(), |_| {});
             let mut rows = Rows::new(view, options, &groups);
-            let touched = || cells.of_frames.iter().enumerate().filter(|(_, c)| c.stamp != 0);
+            let touched = || cells.by_frame.iter().enumerate().filter(|(_, c)| c.stamp != 0);
             if options.limit == 0 {
                 rows.kept.reserve_exact(touched().count());
             }
@@ -89,11 +89,11 @@ impl Top {
         let mut touched = Vec::new();
         for (group, numbers) in groups.iter().enumerate() {
             cells.add(view, view.samples_of(numbers), |frame| touched.push(frame));
-            if touched.len() > cells.of_frames.len() / DENSE {
+            if touched.len() > cells.by_frame.len() / DENSE {
                 // In order, which is faster than frame by frame.
                 touched.clear();
                 touched
-                    .extend((0..).zip(&cells.of_frames).filter(|(_, c)| c.stamp != 0).map(|c| c.0));
+                    .extend((0..).zip(&cells.by_frame).filter(|(_, c)| c.stamp != 0).map(|c| c.0));
             }
             for frame in touched.drain(..) {
                 rows.push(cells.take_row(frame, group as u32));
@@ -183,7 +183,7 @@ impl Finished {
 
 /// The cells of all frames.
 struct Cells {
-    of_frames: Vec<Cell>,
+    by_frame: Vec<Cell>,
     /// Number of the last stack.
     stamp: u32,
 }
@@ -197,19 +197,19 @@ impl Cells {
         samples: impl Iterator<Item = super::ViewSample<'v>>,
         mut touch: impl FnMut(u32),
     ) {
-        let Cells { of_frames, stamp } = self;
+        let Cells { by_frame, stamp } = self;
         for sample in samples {
             *stamp = stamp.wrapping_add(1);
             if *stamp == 0 {
                 // Not 0, which marks an empty cell.
-                of_frames.iter_mut().for_each(|c| c.stamp = c.stamp.min(1));
+                by_frame.iter_mut().for_each(|c| c.stamp = c.stamp.min(1));
                 *stamp = 2;
             }
             let stamp = *stamp;
             let value = sample.value;
             let mut is_leaf = true;
             let mut count = |frame: u32| {
-                let cell = &mut of_frames[frame as usize];
+                let cell = &mut by_frame[frame as usize];
                 if is_leaf {
                     cell.self_value = cell.self_value.saturating_add(value);
                     is_leaf = false;
@@ -223,7 +223,7 @@ impl Cells {
                 }
             };
             for &location in sample.stack {
-                for &frame in view.frames.of(location) {
+                for &frame in view.frames.at(location) {
                     count(frame);
                 }
             }
@@ -235,7 +235,7 @@ impl Cells {
 
     /// The row of a frame's cell, which is then empty.
     fn take_row(&mut self, frame: u32, group: u32) -> Row {
-        let cell = std::mem::take(&mut self.of_frames[frame as usize]);
+        let cell = std::mem::take(&mut self.by_frame[frame as usize]);
         Row { frame, group, self_value: cell.self_value, total: cell.total }
     }
 }

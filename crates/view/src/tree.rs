@@ -124,13 +124,13 @@ pub struct Children {
 
 impl Children {
     /// Children of a node.
-    pub fn of(&self, node: u32) -> &[u32] {
+    pub fn get(&self, node: u32) -> &[u32] {
         let i = node as usize;
         &self.ids[self.starts[i] as usize..self.starts[i + 1] as usize]
     }
 
     /// The same, to be reordered.
-    fn of_mut(&mut self, node: u32) -> &mut [u32] {
+    fn get_mut(&mut self, node: u32) -> &mut [u32] {
         let i = node as usize;
         &mut self.ids[self.starts[i] as usize..self.starts[i + 1] as usize]
     }
@@ -169,7 +169,7 @@ mod tests {
             };
             let indent = " ".repeat(depth(n));
             out.push(format!("{indent}{name} {} {}", node.total, node.self_value));
-            stack.extend(children.of(n).iter().rev());
+            stack.extend(children.get(n).iter().rev());
         }
         out
     }
@@ -221,9 +221,9 @@ mod tests {
             let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
             assert_eq!(tree.nodes[0].total, view.total);
             for row in &top.rows {
-                let of_row = |n: &&Node| n.frame == row.frame;
+                let is_row = |n: &&Node| n.frame == row.frame;
                 let nodes = tree.nodes.iter().skip(1);
-                let self_value: i64 = nodes.clone().filter(of_row).map(|n| n.self_value).sum();
+                let self_value: i64 = nodes.clone().filter(is_row).map(|n| n.self_value).sum();
                 assert_eq!(self_value, row.self_value);
                 // Only the outermost frame of a recursion counts.
                 let outermost = |n: &&Node| {
@@ -233,7 +233,7 @@ mod tests {
                     }
                     at == Tree::ROOT
                 };
-                let total: i64 = nodes.filter(of_row).filter(outermost).map(|n| n.total).sum();
+                let total: i64 = nodes.filter(is_row).filter(outermost).map(|n| n.total).sum();
                 assert_eq!(total, row.total);
             }
         }
@@ -278,7 +278,7 @@ mod tests {
         let mut out = ContextValues::new();
         for sample in view.samples() {
             let mut path = labels.get(&sample.labels).cloned().unwrap_or_default();
-            let frames = sample.stack.iter().flat_map(|&l| view.frames.of(l));
+            let frames = sample.stack.iter().flat_map(|&l| view.frames.at(l));
             match direction {
                 _ if sample.stack.is_empty() => path.push(view.frames.no_stack),
                 Direction::Callers => path.extend(frames),

@@ -241,7 +241,7 @@ fn a_deep_recursion_is_drawn() {
 fn boxes_have_the_colours_of_their_states() {
     let p = states();
     let mut view = View::new(&p, 0, Granularity::FUNCTION);
-    let states = States::of(&view).unwrap();
+    let states = States::new(&view).unwrap();
     assert_eq!(states.values(&view), [3, 1, 4, 0, 0, 0]);
     let cut = Cut::Width(0.0);
     let tree = Tree::with_states(&mut view, Direction::Callees, &[], cut, states);

@@ -152,7 +152,7 @@ impl CellRows {
     /// The layout of [`Boxes`] in cells.
     pub fn new(zoomed: &Zoomed<'_>) -> CellRows {
         let Boxes { boxes, width: whole, levels } =
-            Boxes::of(zoomed.tree, zoomed.zoom(), zoomed.cell());
+            Boxes::at_least(zoomed.tree, zoomed.zoom(), zoomed.cell());
         // Rounded down, so that no two boxes share a cell, and gaps are narrower than a cell.
         let column = |value: i64| (value as f64 * f64::from(zoomed.columns) / whole as f64) as u16;
         let in_cells = boxes.iter().map(|b| {
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn cells_are_those_of_the_layout_of_all_renderers() {
         let graph = graph(towers(7, 3));
-        let boxes = Boxes::of(&graph, Tree::ROOT, 1.0).boxes;
+        let boxes = Boxes::at_least(&graph, Tree::ROOT, 1.0).boxes;
         let rows = CellRows::new(&Zoomed::new(&graph, Tree::ROOT, 70));
         assert_eq!(rows.boxes.len(), boxes.len());
         for b in boxes {

@@ -18,7 +18,7 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     };
     let top = TopOptions { limit: request.rows.unwrap_or(rows), ..request.top() };
     let types = &request.columns.types;
-    let tables = Over::of_types(view, &OverOptions { interval: of.interval, most, top }, types);
+    let tables = Over::by_type(view, &OverOptions { interval: of.interval, most, top }, types);
     let granularity = request.granularity;
     let labels = request.labels.to_vec();
     let options = TableOptions {

@@ -51,14 +51,14 @@ impl Cells {
     }
 
     /// The cells of a row: one for each recording, those before first.
-    pub(super) fn of(&self, row: usize) -> &[Cell] {
+    pub(super) fn runs(&self, row: usize) -> &[Cell] {
         let runs = self.all.len();
         &self.cells[row * runs..(row + 1) * runs]
     }
 
     /// Self values and totals before and after.
     pub(super) fn sums(&self, row: usize) -> [[i64; 2]; 2] {
-        let (before, after) = self.of(row).split_at(self.before);
+        let (before, after) = self.runs(row).split_at(self.before);
         let sum = |cells: &[Cell], which: usize| {
             cells.iter().fold(0i64, |sum, cell| sum.saturating_add(cell.values[which]))
         };
@@ -67,7 +67,7 @@ impl Cells {
 
     /// Adds recording number `run`, whose frames have these ids.
     pub(super) fn add(&mut self, run: usize, view: &View, ids: &[u32], labels: &[String]) {
-        let variances = Variances::of(view.profile, view.type_index);
+        let variances = Variances::new(view.profile, view.type_index);
         let mut dense = Dense::new(ids);
         for (group, samples) in self.grouped(view, labels) {
             for sample in view.samples_of(&samples) {
@@ -99,11 +99,11 @@ impl Cells {
     fn grouped(&mut self, view: &View, labels: &[String]) -> Vec<Group> {
         let keys = key_ids(view.profile, labels);
         let table = &view.profile.labels;
-        let mut of_set: FxHashMap<u32, usize> = FxHashMap::default();
-        let mut of_group: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut by_set: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut by_group: FxHashMap<u32, usize> = FxHashMap::default();
         let mut out: Vec<Group> = Vec::new();
         for sample in view.samples() {
-            let at = *of_set.entry(sample.labels.0).or_insert_with(|| {
+            let at = *by_set.entry(sample.labels.0).or_insert_with(|| {
                 let value = |key: &Option<profile::StrId>| {
                     let value = table.value(sample.labels, (*key)?)?;
                     Some(label_text(view.profile, value))
@@ -114,7 +114,7 @@ impl Cells {
                     groups.push(values.clone());
                     groups.len() as u32 - 1
                 });
-                *of_group.entry(group).or_insert_with(|| {
+                *by_group.entry(group).or_insert_with(|| {
                     out.push((group, Vec::new()));
                     out.len() - 1
                 })
@@ -152,7 +152,7 @@ impl<'a> Dense<'a> {
         let mut is_leaf = true;
         let none = [view.frames.no_stack];
         let none: &[u32] = if sample.stack.is_empty() { &none } else { &[] };
-        let frames = sample.stack.iter().flat_map(|&location| view.frames.of(location));
+        let frames = sample.stack.iter().flat_map(|&location| view.frames.at(location));
         for &frame in frames.chain(none) {
             let frame = self.ids[frame as usize];
             let index = frame as usize;

@@ -171,7 +171,7 @@ impl Diff {
     /// The difference of these recordings, which have the same granularity.
     pub fn new(before: &[View], after: &[View], options: &DiffOptions) -> Diff {
         let all = || before.iter().chain(after);
-        let (names, ids) = NameTable::of(before, after);
+        let (names, ids) = NameTable::new(before, after);
         let mut cells = Cells::new(before.len(), after.len());
         for (run, (view, ids)) in all().zip(&ids).enumerate() {
             if view.cancel.is_canceled() {
@@ -179,7 +179,7 @@ impl Diff {
             }
             cells.add(run, view, ids, &options.labels);
         }
-        let mut diff = Diff::of_sides(before, after, options.scale);
+        let mut diff = Diff::between(before, after, options.scale);
         let equal = diff.before.factor / diff.after.factor;
         if all().any(|view| view.cancel.is_canceled()) {
             return Diff::default();
@@ -213,7 +213,7 @@ impl Diff {
         diff
     }
 
-    fn of_sides(before: &[View], after: &[View], scale: Scale) -> Diff {
+    fn between(before: &[View], after: &[View], scale: Scale) -> Diff {
         let (kind, unit) = before.iter().chain(after).next().map_or(("", ""), View::value_type);
         let mut diff = Diff {
             kind: kind.to_owned(),
@@ -308,28 +308,28 @@ fn side(views: &[View]) -> Side {
     Side { recordings: views.len(), recorded, samples, duration_nanos, ..Side::default() }
 }
 
-fn change([before, after]: [i64; 2], of: &Side, to: &Side) -> Change {
-    let before = before as f64 * of.factor;
+fn change([before, after]: [i64; 2], from: &Side, to: &Side) -> Change {
+    let before = before as f64 * from.factor;
     Change { before, after: after as f64 * to.factor, ..Change::default() }
 }
 
 impl Diff {
     /// Index of the sample type in each profile with the kind and unit of type `index` of profile
-    /// number `of`. A profile without any types has no samples either: any index will do.
+    /// number `reference`. A profile without any types has no samples either: any index will do.
     ///
     /// # Errors
     ///
     /// The number of a profile that has other types only.
     pub fn common_type<P: Borrow<Profile>>(
         profiles: &[P],
-        of: usize,
+        reference: usize,
         index: usize,
     ) -> Result<Vec<usize>, usize> {
         let name = |p: &Profile, index: usize| -> Option<[String; 2]> {
             let value_type = p.sample_types.get(index)?;
             Some([value_type.kind, value_type.unit].map(|id| p.str(id).to_owned()))
         };
-        let wanted = profiles.get(of).and_then(|p| name(p.borrow(), index));
+        let wanted = profiles.get(reference).and_then(|p| name(p.borrow(), index));
         let find = |(number, profile): (usize, &P)| {
             let profile = profile.borrow();
             let types = profile.sample_types.len();

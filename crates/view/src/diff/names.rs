@@ -58,7 +58,7 @@ pub struct ByName {
 #[derive(Default)]
 struct Namesakes {
     /// Of binaries that only one side has.
-    of_one_side: [Found; 2],
+    one_sided: [Found; 2],
     all: [Found; 2],
 }
 
@@ -90,7 +90,7 @@ pub(super) struct NameTable {
 impl NameTable {
     /// The frames of these recordings, and their ids in each of them; after the signal to end, some
     /// are missing.
-    pub(super) fn of(before: &[View], after: &[View]) -> (NameTable, Vec<Vec<u32>>) {
+    pub(super) fn new(before: &[View], after: &[View]) -> (NameTable, Vec<Vec<u32>>) {
         let mut names = NameTable::default();
         let mut ids: Vec<Vec<u32>> =
             before.iter().chain(after).map(|view| names.add(view)).collect();
@@ -127,17 +127,17 @@ impl NameTable {
                 continue;
             }
             let key = DiffFrame { binary: empty.clone(), ..frame.clone() };
-            let of = functions.entry(key).or_default();
+            let namesakes = functions.entry(key).or_default();
             let side = usize::from(sides[1]);
-            of.all[side].add(id);
+            namesakes.all[side].add(id);
             if !is_on_both(id) {
-                of.of_one_side[side].add(id);
+                namesakes.one_sided[side].add(id);
             }
         }
         let mut other = FxHashMap::default();
         let mut by_name: FxHashSet<ByName> = FxHashSet::default();
-        for Namesakes { of_one_side, all } in functions.values() {
-            let (a, b) = match (of_one_side, all) {
+        for Namesakes { one_sided, all } in functions.values() {
+            let (a, b) = match (one_sided, all) {
                 (&[Found::One(a), Found::One(b)], _) => (a, b),
                 (_, &[Found::One(a), Found::One(b)]) if !is_on_both(a) || !is_on_both(b) => (a, b),
                 _ => continue,

@@ -69,11 +69,11 @@ impl Evidence {
         let weight = |e: &Evidence, side: usize| {
             Some(e.values[side] / e.samples(side)).filter(|w| w.is_finite() && *w > 0.0)
         };
-        let of_all = [0, 1].map(|side| weight(all, side).unwrap_or(1.0));
+        let common = [0, 1].map(|side| weight(all, side).unwrap_or(1.0));
         let own = [0, 1].map(|side| weight(self, side));
         [0, 1].map(|side| {
-            let from_other = own[1 - side].map(|w| w * of_all[side] / of_all[1 - side]);
-            own[side].or(from_other).unwrap_or(of_all[side])
+            let from_other = own[1 - side].map(|w| w * common[side] / common[1 - side]);
+            own[side].or(from_other).unwrap_or(common[side])
         })
     }
 
@@ -96,7 +96,7 @@ struct Excess {
     /// Relative variances of the sides.
     relative: [f64; 2],
     /// Variances of the sides in relation to the squares of their totals.
-    of_total: [f64; 2],
+    share_of_total: [f64; 2],
 }
 
 /// What rows are tested against.
@@ -139,7 +139,7 @@ impl Judge {
             }
             out
         };
-        let rows = |which| (0..cells.len()).map(|row| evidence(cells.of(row), which)).collect();
+        let rows = |which| (0..cells.len()).map(|row| evidence(cells.runs(row), which)).collect();
         let runs = [before, cells.all.len() - before];
         let mut judge = Judge {
             common: 1.0,
@@ -223,15 +223,15 @@ impl Judge {
         }
     }
 
-    /// The dispersion of the bulk of the rows, whose own is `of_row` with these degrees of freedom:
+    /// The dispersion of the bulk of the rows, whose own is `get` with these degrees of freedom:
     /// its median, as far as it is larger than by chance.
-    fn dispersion_of(&self, of_row: impl Fn(usize) -> f64, freedom: f64) -> f64 {
+    fn dispersion_of(&self, get: impl Fn(usize) -> f64, freedom: f64) -> f64 {
         // What only one side has did not drift, but changed.
         let many = |e: &Evidence| {
             e.values.iter().all(|&v| v > 0.0) && e.samples(0) + e.samples(1) >= BULK_SAMPLES
         };
         let bulk = (0..self.own.len()).filter(|&row| many(&self.own[row]));
-        let mut all: Vec<f64> = bulk.map(of_row).filter(|d| d.is_finite()).collect();
+        let mut all: Vec<f64> = bulk.map(get).filter(|d| d.is_finite()).collect();
         if all.len() < BULK_ROWS {
             return 1.0;
         }
@@ -246,7 +246,7 @@ impl Judge {
     /// Variance of a row among the recordings of each side, in units of its sampling variance.
     fn replicate_dispersion(&self, cells: &Cells, row: usize, which: usize) -> f64 {
         let mut squares = 0.0;
-        for (run, (cell, all)) in cells.of(row).iter().zip(&cells.all).enumerate() {
+        for (run, (cell, all)) in cells.runs(row).iter().zip(&cells.all).enumerate() {
             let side = usize::from(run >= self.runs[0]);
             let e = if which == 0 { &self.own[row] } else { &self.totals[row] };
             let share = all.values[0] as f64 / self.all.values[side];
@@ -298,11 +298,11 @@ impl Judge {
         }
         let drift = |side: usize| DRIFT * DRIFT / self.runs[side].max(1) as f64;
         let share_drift = |side: usize| SHARE_DRIFT * SHARE_DRIFT / self.runs[side].max(1) as f64;
-        let of_common = if self.removed[row] { self.common_variance } else { 0.0 };
+        let removed = if self.removed[row] { self.common_variance } else { 0.0 };
         let mut excess = Excess {
             dispersion: self.dispersion,
-            relative: [drift(0), drift(1) + of_common],
-            of_total: [share_drift(0), share_drift(1)],
+            relative: [drift(0), drift(1) + removed],
+            share_of_total: [share_drift(0), share_drift(1)],
         };
         if self.replicated {
             let own = self.replicate_dispersion(cells, row, which) * self.freedom();
@@ -335,8 +335,9 @@ fn p_value(e: &Evidence, all: &Evidence, common: f64, excess: Excess) -> Tested 
     for side in 0..2 {
         // An effective sample represents more if there is more variance than that of sampling.
         let total = all.values[side] / weights[side];
-        let of_total = excess.of_total[side] * total * total / expected[side];
-        weights[side] *= excess.dispersion + expected[side] * excess.relative[side] + of_total;
+        let share_of_total = excess.share_of_total[side] * total * total / expected[side];
+        weights[side] *=
+            excess.dispersion + expected[side] * excess.relative[side] + share_of_total;
     }
     let counts = [e.values[0] / weights[0], e.values[1] / weights[1]];
     let rates = [weights[0].recip(), common / weights[1]];

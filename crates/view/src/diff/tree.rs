@@ -42,7 +42,7 @@ impl DiffTree {
     ) -> DiffTree {
         let left_out = before.iter().chain(&*after).map(|view| view.left_out).sum();
         // Before the trees, since a function may have another binary in a later recording.
-        let mut union = Union::new(NameTable::of(before, after).0);
+        let mut union = Union::new(NameTable::new(before, after).0);
         for (side, views) in [before, after].into_iter().enumerate() {
             for view in views {
                 let keys: Vec<_> = roots.iter().map(|key| view.profile.strings.find(key)).collect();

@@ -9,7 +9,7 @@ use super::Cancel;
 pub struct Matcher<'r> {
     regex: &'r Regex,
     matches: Vec<Option<bool>>,
-    of_function: fn(&str) -> &str,
+    part: fn(&str) -> &str,
     simplified: Vec<Option<bool>>,
     /// After it, no further string matches.
     cancel: &'r Cancel,
@@ -19,18 +19,18 @@ impl<'r> Matcher<'r> {
     /// A matcher for the strings of `profile`.
     pub fn new(regex: &'r Regex, profile: &Profile, cancel: &'r Cancel) -> Matcher<'r> {
         let matches = vec![None; profile.strings.len()];
-        Matcher { regex, matches, of_function: |name| name, simplified: Vec::new(), cancel }
+        Matcher { regex, matches, part: |name| name, simplified: Vec::new(), cancel }
     }
 
     /// The same for function names of which only the part that `part` returns is matched.
-    pub fn of_part(
+    pub fn for_part(
         regex: &'r Regex,
         profile: &Profile,
         part: fn(&str) -> &str,
         cancel: &'r Cancel,
     ) -> Matcher<'r> {
         let simplified = vec![None; profile.strings.len()];
-        Matcher { regex, matches: Vec::new(), of_function: part, simplified, cancel }
+        Matcher { regex, matches: Vec::new(), part, simplified, cancel }
     }
 
     /// Whether a string matches.
@@ -43,7 +43,7 @@ impl<'r> Matcher<'r> {
     /// Whether the function of a line has a name and its part matches.
     pub fn part_of_name(&mut self, profile: &Profile, line: &Line) -> bool {
         let name = name(&profile.functions[line.function.0 as usize]);
-        let Matcher { regex, cancel, of_function: part, .. } = *self;
+        let Matcher { regex, cancel, part, .. } = *self;
         let matches = || !cancel.is_canceled() && regex.is_match(part(profile.str(name)));
         name != StrId::EMPTY && *self.simplified[name.0 as usize].get_or_insert_with(matches)
     }

@@ -281,7 +281,7 @@ impl Filter {
 /// Figures of the profile as it is.
 fn figures(profile: &Profile) -> Unfiltered {
     let width = profile.sample_types.len().max(1);
-    let of_type = |index: usize| {
+    let values = |index: usize| {
         let values = || profile.values.iter().skip(index).step_by(width);
         let (events, effective) = quality::sample_sizes(profile, index);
         UnfilteredType {
@@ -294,6 +294,6 @@ fn figures(profile: &Profile) -> Unfiltered {
     };
     Unfiltered {
         samples: profile.samples.len(),
-        types: (0..profile.sample_types.len()).map(of_type).collect(),
+        types: (0..profile.sample_types.len()).map(values).collect(),
     }
 }

@@ -11,7 +11,7 @@ const MAX_FOREIGN_REGEX: usize = 1 << 20;
 
 /// Removes callees of the innermost frame whose function matches. Returns whether one does.
 pub fn from(profile: &mut Profile, regex: &Regex, cancel: &Cancel) -> bool {
-    let mut matcher = Matcher::of_part(regex, profile, without_parameters, cancel);
+    let mut matcher = Matcher::for_part(regex, profile, without_parameters, cancel);
     let mut matched = vec![false; profile.locations.len()];
     edit::cut_lines(profile, |profile, id| {
         let lines = profile.lines_of(id);
@@ -63,8 +63,8 @@ pub fn drop_uninteresting(profile: &mut Profile, cancel: &Cancel) {
             Err(_) => return,
         },
     };
-    let mut drop = Matcher::of_part(&drop, profile, without_parameters, cancel);
-    let mut keep = keep.as_ref().map(|r| Matcher::of_part(r, profile, without_parameters, cancel));
+    let mut drop = Matcher::for_part(&drop, profile, without_parameters, cancel);
+    let mut keep = keep.as_ref().map(|r| Matcher::for_part(r, profile, without_parameters, cancel));
     let mut dropped = vec![Dropped::No; profile.locations.len()];
     edit::cut_lines(profile, |profile, id| {
         let lines = profile.lines_of(id);
@@ -96,10 +96,10 @@ pub fn drop_uninteresting(profile: &mut Profile, cancel: &Cancel) {
 /// Index of the innermost frame of a stack that is not dropped. Frames before the first one that is
 /// not dropped, counted from the root, remain, so that no stack loses all.
 fn first_kept(stack: &[LocationId], dropped: &[Dropped]) -> usize {
-    let of = |l: &LocationId| dropped[l.0 as usize];
-    let Some(user) = stack.iter().rposition(|l| of(l) == Dropped::No) else { return 0 };
-    match stack[..user].iter().rposition(|l| of(l) != Dropped::No) {
-        Some(i) if of(&stack[i]) == Dropped::Whole => i + 1,
+    let class = |l: &LocationId| dropped[l.0 as usize];
+    let Some(user) = stack.iter().rposition(|l| class(l) == Dropped::No) else { return 0 };
+    match stack[..user].iter().rposition(|l| class(l) != Dropped::No) {
+        Some(i) if class(&stack[i]) == Dropped::Whole => i + 1,
         Some(i) => i,
         None => 0,
     }

@@ -12,14 +12,14 @@ pub fn add(profile: &mut Profile, filter: &Filter, unmatched: &mut Vec<Condition
         return;
     }
     let mut frames = TagFrames::default();
-    let roots = frames.of_sets(profile, &filter.tag_root);
-    let leaves = frames.of_sets(profile, &filter.tag_leaf);
+    let roots = frames.for_sets(profile, &filter.tag_root);
+    let leaves = frames.for_sets(profile, &filter.tag_leaf);
     unmatched.extend((!filter.tag_root.is_empty() && !roots.found).then_some(Condition::TagRoot));
     unmatched.extend((!filter.tag_leaf.is_empty() && !leaves.found).then_some(Condition::TagLeaf));
     edit::extend_stacks(profile, |sample, stack, out| {
-        out.extend_from_slice(leaves.of(sample.labels));
+        out.extend_from_slice(leaves.get(sample.labels));
         out.extend_from_slice(stack);
-        out.extend_from_slice(roots.of(sample.labels));
+        out.extend_from_slice(roots.get(sample.labels));
     });
 }
 
@@ -37,13 +37,13 @@ struct FramesOfSets {
 }
 
 impl FramesOfSets {
-    fn of(&self, labels: LabelSetId) -> &[LocationId] {
+    fn get(&self, labels: LabelSetId) -> &[LocationId] {
         self.frames.get(&labels).map_or(&[], Vec::as_slice)
     }
 }
 
 impl TagFrames {
-    fn of_sets(&mut self, profile: &mut Profile, keys: &[String]) -> FramesOfSets {
+    fn for_sets(&mut self, profile: &mut Profile, keys: &[String]) -> FramesOfSets {
         let mut out = FramesOfSets { frames: FxHashMap::default(), found: false };
         for i in 0..profile.samples.len() {
             let labels = profile.samples[i].labels;
@@ -79,12 +79,12 @@ impl TagFrames {
 /// The values of a label: texts, then numbers with their units.
 fn values(profile: &Profile, labels: LabelSetId, key: &str) -> Vec<String> {
     let Some(key) = profile.strings.find(key) else { return Vec::new() };
-    let of_key = || profile.labels.get(labels).iter().filter(|label| label.key == key);
-    let texts = of_key().filter_map(|label| match label.value {
+    let with_key = || profile.labels.get(labels).iter().filter(|label| label.key == key);
+    let texts = with_key().filter_map(|label| match label.value {
         LabelValue::Str(text) => Some(profile.str(text).to_owned()),
         LabelValue::Num { .. } => None,
     });
-    let numbers = of_key().filter_map(|label| match label.value {
+    let numbers = with_key().filter_map(|label| match label.value {
         LabelValue::Str(_) => None,
         LabelValue::Num { value, unit } => Some(units::text(value, profile.str(unit))),
     });

@@ -103,11 +103,11 @@ impl TagMatch {
         key: Option<StrId>,
         labels: &[Label],
     ) -> bool {
-        let of_key = || labels.iter().filter(|label| key.is_none_or(|key| key == label.key));
+        let with_key = || labels.iter().filter(|label| key.is_none_or(|key| key == label.key));
         match &self.test {
-            Test::Range(range) => of_key().any(|label| match label.value {
+            Test::Range(range) => with_key().any(|label| match label.value {
                 LabelValue::Num { value, .. } => {
-                    range.contains(value, units.of(profile, label.key))
+                    range.contains(value, units.unit(profile, label.key))
                 }
                 LabelValue::Str(_) => false,
             }),
@@ -200,7 +200,7 @@ impl Range {
 pub struct LabelUnits(FxHashMap<StrId, StrId>);
 
 impl LabelUnits {
-    fn of<'p>(&self, profile: &'p Profile, key: StrId) -> &'p str {
+    fn unit<'p>(&self, profile: &'p Profile, key: StrId) -> &'p str {
         match (self.0.get(&key), profile.str(key)) {
             (Some(&unit), _) => profile.str(unit),
             (None, "alignment" | "request") => "bytes",

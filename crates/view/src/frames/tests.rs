@@ -10,7 +10,7 @@ fn inlined_lines_are_frames_and_unknown_frames_stay() {
     assert_eq!(names_of(&p, &frames, 1), ["libx.so+0x1234"]);
     assert_eq!(names_of(&p, &frames, 2), ["0xdead"]);
     assert_eq!(names_of(&p, &frames, 3), ["_mangled"]);
-    let inner = frames.get(frames.of(LocationId(0))[0]);
+    let inner = frames.get(frames.at(LocationId(0))[0]);
     assert_eq!(inner.binary_name(&p), "app");
 }
 
@@ -19,15 +19,15 @@ fn granularity_determines_equality() {
     let p = frames_profile();
     let at = |g| Frames::new(&p, g);
     let by_binary = at(Granularity { binary: true, ..Granularity::NONE });
-    assert_eq!(by_binary.of(LocationId(0))[0], by_binary.of(LocationId(0))[1]);
+    assert_eq!(by_binary.at(LocationId(0))[0], by_binary.at(LocationId(0))[1]);
     let all = at(Granularity::NONE);
-    assert_eq!(all.of(LocationId(0))[0], all.of(LocationId(2))[0]);
+    assert_eq!(all.at(LocationId(0))[0], all.at(LocationId(2))[0]);
     let lines = at(Granularity { line: true, ..Granularity::FUNCTION });
-    assert_eq!(lines.get(lines.of(LocationId(0))[0]).place(&p), "src/inner.c:7");
+    assert_eq!(lines.get(lines.at(LocationId(0))[0]).place(&p), "src/inner.c:7");
     // The same function at another line is another frame.
-    assert_ne!(lines.of(LocationId(0))[0], lines.of(LocationId(4))[0]);
+    assert_ne!(lines.at(LocationId(0))[0], lines.at(LocationId(4))[0]);
     let functions = at(Granularity::FUNCTION);
-    assert_eq!(functions.of(LocationId(0))[0], functions.of(LocationId(4))[0]);
+    assert_eq!(functions.at(LocationId(0))[0], functions.at(LocationId(4))[0]);
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn addresses_of_the_kernel_are_those_of_the_kernel() {
     let frames = Frames::new(&p, Granularity::ADDRESSES);
     let names: Vec<String> = (0..4).map(|id| names_of(&p, &frames, id)[0].clone()).collect();
     assert_eq!(names, ["0xffffffff8226e639", "0xffffffffc0000123", "xfs.ko+0x123", "_text"]);
-    assert_eq!(frames.get(frames.of(unknown)[0]).address, 0xffff_ffff_8226_e639);
-    assert_eq!(frames.get(frames.of(LocationId(3))[0]).address, 0xffff_ffff_8100_0000);
-    assert!(frames.get(frames.of(unknown)[0]).kernel);
+    assert_eq!(frames.get(frames.at(unknown)[0]).address, 0xffff_ffff_8226_e639);
+    assert_eq!(frames.get(frames.at(LocationId(3))[0]).address, 0xffff_ffff_8100_0000);
+    assert!(frames.get(frames.at(unknown)[0]).kernel);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn run_time_code_of_several_processes_is_one_binary() {
     let p = b.finish(None);
     let ids = |granularity| {
         let frames = Frames::new(&p, granularity);
-        let ids = (0..6).map(|location| frames.of(LocationId(location))[0]);
+        let ids = (0..6).map(|location| frames.at(LocationId(location))[0]);
         let names = |id| frames.get(id).binary_name(&p).to_owned();
         ids.map(|id| (id, names(id))).collect::<Vec<_>>()
     };

@@ -39,7 +39,7 @@ pub(super) fn connect(view: &View, kept: Option<&FxHashSet<u32>>) -> Unsorted {
     for (number, sample) in view.samples().enumerate() {
         let mut way = Way { number, value: sample.value, caller: None, residual: false };
         for &location in sample.stack.iter().rev() {
-            let frames = view.frames.of(location);
+            let frames = view.frames.at(location);
             for (depth, &frame) in frames.iter().rev().enumerate() {
                 graph.step(&mut way, frame, depth > 0);
             }

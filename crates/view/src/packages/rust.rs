@@ -14,11 +14,11 @@ pub(super) fn is_mangled(name: &str) -> bool {
 /// crate that may implement this trait for this type.
 pub(super) fn package<'p>(name: &'p str, file: &'p str) -> Option<Cow<'p, str>> {
     let path = first_part(name);
-    let of_name = match name.strip_prefix('<') {
+    let package = match name.strip_prefix('<') {
         None => path,
-        Some(_) => of_file(file).or_else(|| of_impl(name)),
+        Some(_) => source_crate(file).or_else(|| implementing_crate(name)),
     };
-    of_name.map(Cow::Borrowed)
+    package.map(Cow::Borrowed)
 }
 
 /// The crate at the begin of a path: `core` of `core::ptr::read`, `app` of `app[4a5b]::main`.
@@ -31,7 +31,7 @@ fn first_part(path: &str) -> Option<&str> {
 }
 
 /// The crate whose source file this is: of the standard library, or of a registry.
-fn of_file(file: &str) -> Option<&str> {
+fn source_crate(file: &str) -> Option<&str> {
     if file.starts_with("/rustc/")
         && let Some((_, path)) = file.split_once("/library/")
     {
@@ -46,7 +46,7 @@ fn of_file(file: &str) -> Option<&str> {
 /// The crate of `<A as B>::f`, or of `<A>::f`: that of A or of B, since no other may implement B for
 /// A. A crate of the standard library cannot be the one that implements for a type, or a trait, of a
 /// crate that uses it. `None` if both are possible.
-fn of_impl(name: &str) -> Option<&str> {
+fn implementing_crate(name: &str) -> Option<&str> {
     let inner = inside(name)?;
     let Some((implementor, implemented)) = inner.split_once(" as ") else {
         return type_crate(inner);

@@ -169,7 +169,7 @@ fn code_without_a_name_is_one_listing() {
     assert!(!all.iter().any(|address| address.has_name(&view, "libx.so+0x19")));
     let near = all.iter().filter(|other| other.binary == row.binary && other.offset < 0x100);
     let near: Vec<u32> = near.map(|other| other.frame).collect();
-    let selection = Selection::of_unnamed_code(&view, row.frame, &near);
+    let selection = Selection::unnamed_code(&view, row.frame, &near);
     assert!(selection.is_unnamed());
     let source = Source::new(&view, &selection);
     let [listing] = source.listings.as_slice() else { panic!("{source:?}") };

@@ -30,7 +30,7 @@ impl UnnamedAddress {
             let Some(mapping) = mapping.map(|m| &view.profile.mappings[m.0 as usize]) else {
                 continue;
             };
-            for &frame in view.frames.of(id) {
+            for &frame in view.frames.at(id) {
                 let Name::Address(offset) = view.frames.get(frame).name else { continue };
                 let (binary, build_id) = (mapping.file, mapping.build_id);
                 let address = UnnamedAddress { frame, binary, build_id, offset };
@@ -50,7 +50,7 @@ impl UnnamedAddress {
 
 impl Selection {
     /// The frames of code without a name, as one listing that is called as `frame`.
-    pub fn of_unnamed_code(view: &View, frame: u32, frames: &[u32]) -> Selection {
+    pub fn unnamed_code(view: &View, frame: u32, frames: &[u32]) -> Selection {
         let mut selected = vec![false; view.frames.len()];
         for &frame in frames.iter().chain([&frame]) {
             selected[frame as usize] = true;

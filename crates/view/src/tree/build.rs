@@ -52,7 +52,7 @@ pub(crate) fn grow<'v>(
     let total = items.iter().fold(0i64, |sum, i| sum.saturating_add(i.value));
     let root = Node { parent: 0, frame: 0, self_value: 0, total };
     let all = PendingNode { node: Tree::ROOT, depth: 0, start: 0, end: items.len() };
-    let of_root = states.as_ref().map(|states| states.values(view));
+    let root_states = states.as_ref().map(|states| states.values(view));
     let mut grower = TreeBuilder {
         view,
         states,
@@ -64,7 +64,7 @@ pub(crate) fn grow<'v>(
             left_out: 0,
             beyond_limit: 0,
             direction,
-            states: of_root.into_iter().collect(),
+            states: root_states.into_iter().collect(),
         },
         group_of_frame: vec![NO_GROUP; view.frames.len()],
         groups: Vec::new(),
@@ -125,7 +125,7 @@ impl<'a> PathSample<'a> {
                 Direction::Callees => self.stack.split_last()?,
                 Direction::Callers => self.stack.split_first()?,
             };
-            let frames = view.frames.of(*location);
+            let frames = view.frames.at(*location);
             let passed = self.passed as usize;
             if passed + 1 < frames.len() {
                 self.passed += 1;
@@ -230,8 +230,8 @@ impl<'v> TreeBuilder<'v, '_> {
             }
             total = total.saturating_add(item.value);
             if let Some(states) = &self.states {
-                let of_state = &mut by_state[states.get(item.labels)];
-                *of_state = of_state.saturating_add(item.value);
+                let sum = &mut by_state[states.get(item.labels)];
+                *sum = sum.saturating_add(item.value);
             }
         }
         self.tree.nodes[node as usize].self_value = own;
@@ -270,8 +270,8 @@ impl<'v> TreeBuilder<'v, '_> {
             let group = &mut self.groups[*slot as usize];
             group.total = group.total.saturating_add(item.value);
             if let Some(states) = &self.states {
-                let of_state = &mut group.by_state[states.get(item.labels)];
-                *of_state = of_state.saturating_add(item.value);
+                let sum = &mut group.by_state[states.get(item.labels)];
+                *sum = sum.saturating_add(item.value);
             }
             group.count += 1;
             items[self.places.len()] = item;

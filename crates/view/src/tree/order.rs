@@ -35,7 +35,7 @@ impl Ordered {
             if (node as usize).is_multiple_of(STEPS) && cancel.is_canceled() {
                 break;
             }
-            children.of_mut(node).sort_unstable_by(|&first, &second| {
+            children.get_mut(node).sort_unstable_by(|&first, &second| {
                 let a = tree.node(first);
                 let b = tree.node(second);
                 let order = match siblings {
@@ -55,14 +55,14 @@ impl Ordered {
         while let Some(node) = pending.pop() {
             positions[node as usize] = nodes.len() as u32;
             nodes.push(node);
-            pending.extend(children.of(node).iter().rev());
+            pending.extend(children.get(node).iter().rev());
         }
         Ordered { children, nodes, positions }
     }
 
     /// Children of a node, the first first.
     pub fn children(&self, node: u32) -> &[u32] {
-        self.children.of(node)
+        self.children.get(node)
     }
 
     /// All nodes, each followed by its subtree; the first is the root.
