@@ -98,7 +98,7 @@ fn program(word: &str) -> Option<Binary> {
     if word.contains(['/', '*', '?', ':']) {
         return None;
     }
-    binaries::of_command(word).into_iter().next()
+    binaries::for_command(word).into_iter().next()
 }
 
 /// Whether a word is the kind of a group, or matches an event.

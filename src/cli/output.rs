@@ -150,7 +150,7 @@ impl Output {
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> anyhow::Result<u64> {
-        let charset = if self.is_stdout() { Charset::of_stdout() } else { Charset::Unicode };
+        let charset = if self.is_stdout() { Charset::for_stdout() } else { Charset::Unicode };
         self.write_with(|out| {
             let mut out = BufWriter::with_capacity(1 << 16, Clean::with_charset(out, charset));
             write(&mut out)?;

@@ -33,7 +33,7 @@ impl Bar {
     pub fn style(&self, template: &str) {
         let style = ProgressStyle::with_template(template);
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        self.bar.set_style(match Charset::of_stderr() {
+        self.bar.set_style(match Charset::for_stderr() {
             Charset::Ascii => style.progress_chars("#-").tick_chars("|/-\\ "),
             Charset::Unicode => style,
         });
@@ -55,7 +55,7 @@ impl Bar {
     /// Sets the texts of the bar.
     pub fn set_text(&self, prefix: &str, message: &str) {
         if self.shown {
-            let charset = Charset::of_stderr();
+            let charset = Charset::for_stderr();
             let text = |text: &str| charset.text(&printed::line(text)).into_owned();
             self.bar.set_prefix(text(prefix));
             self.bar.set_message(text(message));

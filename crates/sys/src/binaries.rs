@@ -37,7 +37,7 @@ impl Binary {
 }
 
 /// Files that a process has mapped as code, its program first.
-pub fn of_process(pid: i32) -> Vec<Binary> {
+pub fn mapped_by(pid: i32) -> Vec<Binary> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut binaries: Vec<Binary> = Vec::new();
     let files = maps.lines().filter_map(maps::parse_line);
@@ -62,14 +62,15 @@ pub fn of_process(pid: i32) -> Vec<Binary> {
 
 /// True if the process has prof's own root directory and mounts.
 pub fn same_root(pid: i32) -> bool {
-    let of = |pid: &str, what: &str| fs::read_link(format!("/proc/{pid}/{what}")).ok();
-    let same = |what| of(&pid.to_string(), what).is_some_and(|link| Some(link) == of("self", what));
+    let link = |pid: &str, what: &str| fs::read_link(format!("/proc/{pid}/{what}")).ok();
+    let same =
+        |what| link(&pid.to_string(), what).is_some_and(|other| Some(other) == link("self", what));
     same("root") && same("ns/mnt")
 }
 
 /// The program of a command and the libraries that it will be linked with, if they are in the usual
 /// directories. For a script: those of its interpreter.
-pub fn of_command(name: &str) -> Vec<Binary> {
+pub fn for_command(name: &str) -> Vec<Binary> {
     let Some(mut program) = program(name) else { return Vec::new() };
     for _ in 0..4 {
         match interpreter(&program) {
@@ -158,9 +159,9 @@ fn read_needed(path: &Path) -> Option<Vec<String>> {
 }
 
 /// Binaries of all `pids`, each once.
-pub fn of_processes(pids: &[i32]) -> Vec<Binary> {
+pub fn mapped_by_all(pids: &[i32]) -> Vec<Binary> {
     let mut all: Vec<Binary> = Vec::new();
-    for binary in pids.iter().flat_map(|&pid| of_process(pid)) {
+    for binary in pids.iter().flat_map(|&pid| mapped_by(pid)) {
         if all.iter().all(|b| *b != binary) {
             all.push(binary);
         }
@@ -182,7 +183,7 @@ mod tests {
     #[test]
     fn this_process_has_a_program_and_libraries() {
         let pid = std::process::id() as i32;
-        let binaries = of_process(pid);
+        let binaries = mapped_by(pid);
         assert_eq!(Some(&binaries[0].path), std::env::current_exe().ok().as_ref());
         assert!(binaries.iter().all(|b| b.open.exists()), "{binaries:?}");
         let libc = binaries.iter().find(|b| b.is_called("libc")).unwrap();
@@ -192,10 +193,10 @@ mod tests {
     #[test]
     fn a_commands_libraries_are_found_before_it_runs() {
         let own = std::env::current_exe().unwrap();
-        let binaries = of_command(own.to_str().unwrap());
+        let binaries = for_command(own.to_str().unwrap());
         assert_eq!(binaries[0].path, own.canonicalize().unwrap());
         assert!(binaries.iter().any(|b| b.is_called("libc")), "{binaries:?}");
-        assert!(of_command("no-such-program-at-all").is_empty());
+        assert!(for_command("no-such-program-at-all").is_empty());
     }
 
     #[test]
@@ -204,6 +205,6 @@ mod tests {
         let script = dir.path().join("script");
         fs::write(&script, "#!/usr/bin/env -S sh -e\n").unwrap();
         let shell = program("sh").unwrap();
-        assert_eq!(of_command(script.to_str().unwrap())[0].path, shell);
+        assert_eq!(for_command(script.to_str().unwrap())[0].path, shell);
     }
 }

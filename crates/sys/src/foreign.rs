@@ -113,7 +113,7 @@ impl Root {
     /// # Errors
     ///
     /// The process has ended, or this user may not inspect it.
-    pub fn of(pid: i32) -> io::Result<Root> {
+    pub fn for_process(pid: i32) -> io::Result<Root> {
         Root::at(Path::new(&format!("/proc/{pid}/root")))
     }
 
@@ -178,16 +178,18 @@ pub fn resolve(path: &Path) -> io::Result<Resolved> {
         return Err(io::ErrorKind::NotFound.into());
     }
     let whole = std::path::absolute(path)?;
-    match of_process(&whole) {
-        Some((pid, OfProcess::Root(rest))) => Root::of(pid)?.resolve(rest, Links::Follow),
-        Some((_, OfProcess::Mapped)) => resolve_link(&whole),
+    match process_link(&whole) {
+        Some((pid, ProcessLink::Root(rest))) => {
+            Root::for_process(pid)?.resolve(rest, Links::Follow)
+        }
+        Some((_, ProcessLink::Mapped)) => resolve_link(&whole),
         None => Root::at(Path::new("/"))?.resolve(&whole, Links::Follow),
     }
 }
 
 /// Meaning of a name below `/proc/PID`.
 #[derive(Debug, PartialEq, Eq)]
-enum OfProcess<'a> {
+enum ProcessLink<'a> {
     /// The file with this name in the process's root directory.
     Root(&'a Path),
     /// A file that it has mapped.
@@ -195,12 +197,12 @@ enum OfProcess<'a> {
 }
 
 /// Recognizes the magic links of `/proc` that occur in prof's own paths.
-fn of_process(path: &Path) -> Option<(i32, OfProcess<'_>)> {
+fn process_link(path: &Path) -> Option<(i32, ProcessLink<'_>)> {
     let mut parts = path.strip_prefix("/proc").ok()?.components();
     let pid = parts.next()?.as_os_str().to_str()?.parse().ok()?;
     match parts.next()?.as_os_str().as_bytes() {
-        b"root" => Some((pid, OfProcess::Root(parts.as_path()))),
-        b"map_files" => Some((pid, OfProcess::Mapped)),
+        b"root" => Some((pid, ProcessLink::Root(parts.as_path()))),
+        b"map_files" => Some((pid, ProcessLink::Mapped)),
         _ => None,
     }
 }

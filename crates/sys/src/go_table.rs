@@ -95,7 +95,7 @@ struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    fn of(file: &'a [u8]) -> Option<Sections<'a>> {
+    fn parse(file: &'a [u8]) -> Option<Sections<'a>> {
         let header = FileHeader64::<LittleEndian>::parse(file).ok()?;
         let table = header.sections(header.endian().ok()?, file).ok()?;
         Some(Sections { file, table })
@@ -127,9 +127,9 @@ fn range_of(section: &SectionHeader64<LittleEndian>) -> Option<Range<usize>> {
 impl GoTable {
     /// The table in the section of its name; `None` if the file has none, or an unsupported one.
     pub fn with_names(file: &[u8]) -> Option<GoTable> {
-        let sections = Sections::of(file)?;
+        let sections = Sections::parse(file)?;
         let section = sections.named(b".gopclntab")?;
-        let table = GoTable::of(file, range_of(section)?)?;
+        let table = GoTable::parse(file, range_of(section)?)?;
         table.placed(&sections, section, &FOR_NAMES)
     }
 
@@ -139,9 +139,9 @@ impl GoTable {
     /// It takes bounded memory: a position-independent table of before Go 1.18, of which each address
     /// is a relocation, counts as unsupported.
     pub fn with_frames(file: &[u8]) -> Option<GoTable> {
-        let sections = Sections::of(file)?;
+        let sections = Sections::parse(file)?;
         let (section, table) = match sections.named(b".gopclntab") {
-            Some(section) => (section, GoTable::of(file, range_of(section)?)?),
+            Some(section) => (section, GoTable::parse(file, range_of(section)?)?),
             None => {
                 let section = sections.named(b".data.rel.ro")?;
                 (section, GoTable::within(file, range_of(section)?)?)
@@ -158,13 +158,13 @@ impl GoTable {
         words.find_map(|(i, word)| {
             let is_header = matches!(word, [0xf0 | 0xf1 | 0xfa | 0xfb, 0xff, 0xff, 0xff, 0, 0, ..]);
             let start = range.start + i * ALIGNMENT;
-            is_header.then(|| GoTable::of(file, start..range.end)).flatten()
+            is_header.then(|| GoTable::parse(file, start..range.end)).flatten()
         })
     }
 
     /// The table in a part of a file, without what a dynamic linker would write; `None` if its
     /// header is unsupported or inconsistent.
-    pub fn of(file: &[u8], range: Range<usize>) -> Option<GoTable> {
+    pub fn parse(file: &[u8], range: Range<usize>) -> Option<GoTable> {
         let data = file.get(range.clone())?;
         let version = match number(data, 0)? {
             0xffff_fffb => Version::Go1_2,

@@ -79,7 +79,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(m: &Metadata) -> Stamp {
+    fn new(m: &Metadata) -> Stamp {
         Stamp { id: id_of(m), size: m.size(), changed: (m.mtime(), m.mtime_nsec()) }
     }
 }
@@ -437,9 +437,9 @@ impl Image {
         };
         match &self.state {
             State::Elf(loaded) => match (&loaded.file, &*loaded.bytes) {
-                (Some(file), _) => file.metadata().map_or(true, |m| Stamp::of(&m) != loaded.stamp),
+                (Some(file), _) => file.metadata().map_or(true, |m| Stamp::new(&m) != loaded.stamp),
                 (None, Bytes::File(_)) => {
-                    now().map_or(true, |now| Stamp::of(&now.metadata) != loaded.stamp)
+                    now().map_or(true, |now| Stamp::new(&now.metadata) != loaded.stamp)
                 }
                 (None, Bytes::Memory(_)) => false,
             },

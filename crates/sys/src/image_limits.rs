@@ -27,7 +27,7 @@ struct ImageUse {
 }
 
 impl ImageUse {
-    fn of(image: &Image) -> ImageUse {
+    fn new(image: &Image) -> ImageUse {
         ImageUse { images: 1, bytes: image.path.len() }
     }
 
@@ -73,7 +73,7 @@ impl ImageLimits {
             });
             return (*beyond, false);
         }
-        let size = ImageUse::of(&image);
+        let size = ImageUse::new(&image);
         self.all.add(size);
         self.unseen.add(size);
         match self.free.pop() {
@@ -90,7 +90,7 @@ impl ImageLimits {
 
     /// Counts the first sample of an image.
     pub fn is_hit(&mut self, image: &Image) {
-        self.unseen.sub(ImageUse::of(image));
+        self.unseen.sub(ImageUse::new(image));
     }
 
     /// True if a sweep is due.
@@ -108,7 +108,7 @@ impl ImageLimits {
 
     /// Forgets an image without samples.
     pub fn free(&mut self, at: u32, image: &mut Image) {
-        let size = ImageUse::of(image);
+        let size = ImageUse::new(image);
         self.all.sub(size);
         self.unseen.sub(size);
         *image = Image::forgotten();

@@ -171,8 +171,8 @@ pub fn inner_pid(pid: i32) -> Option<i32> {
 /// The thread of a process with this TID in the process's own PID namespace.
 pub fn outer_tid(pid: i32, inner: i32) -> Option<i32> {
     let tids = threads(pid).ok()?;
-    let of = |tid| fs::read(format!("/proc/{pid}/task/{tid}/status")).ok();
-    let is_it = |tid: &i32| of(*tid).as_deref().and_then(innermost) == Some(inner);
+    let status = |tid| fs::read(format!("/proc/{pid}/task/{tid}/status")).ok();
+    let is_it = |tid: &i32| status(*tid).as_deref().and_then(innermost) == Some(inner);
     tids.into_iter().find(is_it)
 }
 
@@ -303,7 +303,7 @@ pub fn busy_ticks(cpus: &[u32]) -> Option<u64> {
 
 /// The same from the text of `/proc/stat`. `None` if one of them is missing.
 fn parse_busy(text: &str, cpus: &[u32]) -> Option<u64> {
-    let of = |cpu: &u32| {
+    let ticks = |cpu: &u32| {
         let mut fields = text.lines().map(str::split_ascii_whitespace);
         let name = format!("cpu{cpu}");
         let mut fields = fields.find_map(|mut line| (line.next()? == name).then_some(line))?;
@@ -312,7 +312,7 @@ fn parse_busy(text: &str, cpus: &[u32]) -> Option<u64> {
             [next()?, next()?, next()?, next()?, next()?, next()?, next()?];
         Some(user + nice + system + irq + softirq)
     };
-    cpus.iter().map(of).sum()
+    cpus.iter().map(ticks).sum()
 }
 
 /// Number of CPUs that may ever be online, also as indices.

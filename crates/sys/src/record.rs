@@ -177,7 +177,12 @@ impl<'a> Sample<'a> {
 
     /// A sample that the kernel did not take: of a thread's user stack, as something else has read
     /// it. `time` is `CLOCK_MONOTONIC`, nanoseconds.
-    pub fn of_user_stack(thread: ThreadId, time: u64, ip: u64, user: UserStack<'a>) -> Sample<'a> {
+    pub fn with_user_stack(
+        thread: ThreadId,
+        time: u64,
+        ip: u64,
+        user: UserStack<'a>,
+    ) -> Sample<'a> {
         Sample {
             id: 0,
             ip,

@@ -53,7 +53,7 @@ impl Theme {
         } else {
             Depth::Ansi
         };
-        Theme { depth, charset: Charset::of_locale(&variable) }
+        Theme { depth, charset: Charset::for_locale(&variable) }
     }
 
     /// A share of the total in percent.

@@ -76,8 +76,8 @@ impl ProbePlaces {
     /// The binaries of the target.
     pub fn binaries(&self) -> &[Binary] {
         self.binaries.get_or_init(|| match &self.command {
-            Some(command) => binaries::of_command(command),
-            None => binaries::of_processes(&self.pids),
+            Some(command) => binaries::for_command(command),
+            None => binaries::mapped_by_all(&self.pids),
         })
     }
 

@@ -45,7 +45,7 @@ impl StackMaker {
             return Some(*id);
         }
         if !self.root_of_image.contains_key(&image)
-            && let Some(root) = self.roots.of(self.now.pid)
+            && let Some(root) = self.roots.get(self.now.pid)
         {
             self.root_of_image.insert(image, root);
         }

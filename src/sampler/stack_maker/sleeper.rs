@@ -85,7 +85,7 @@ impl StackMaker {
                 rest: Rest::default(),
             },
         };
-        let sample = Sample::of_user_stack(thread, os::monotonic_nanos(), ip, user);
+        let sample = Sample::with_user_stack(thread, os::monotonic_nanos(), ip, user);
         scratch.split(&sample);
         self.make_from_chain(&sample, scratch);
         if !in_kernel.is_empty() {

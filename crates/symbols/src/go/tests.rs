@@ -38,7 +38,7 @@ fn table(magic: u32, text: u64) -> Vec<u8> {
 
 /// The table of a file that has nothing else, for code at an address, of a size.
 fn read(data: &[u8], code: Option<(u64, u64)>) -> Option<Table<'_>> {
-    let table = GoTable::of(data, 0..data.len())?.starting_in(data, code)?;
+    let table = GoTable::parse(data, 0..data.len())?.starting_in(data, code)?;
     Some(Table::new(data, table))
 }
 

@@ -31,7 +31,7 @@ pub struct Roots {
 impl Roots {
     /// The root directory of a process, if it is not prof's own; `None` as well if the process has
     /// ended, this user may not inspect it, or too many are kept.
-    pub fn of(&mut self, pid: i32) -> Option<Arc<Root>> {
+    pub fn get(&mut self, pid: i32) -> Option<Arc<Root>> {
         let (id, root) = open(&pid.to_string()).ok()?;
         if let Some((_, kept)) = self.kept.iter().find(|(kept, _)| *kept == id) {
             return Some(kept.clone());
@@ -70,7 +70,7 @@ mod tests {
             return crate::testing::skip("it needs root");
         }
         let mut roots = Roots::default();
-        assert!(roots.of(std::process::id() as i32).is_none(), "it is prof's own");
+        assert!(roots.get(std::process::id() as i32).is_none(), "it is prof's own");
         let dir = tempfile::tempdir().unwrap();
         let script = "mount -t tmpfs none \"$0\" && echo theirs > \"$0/file\" && echo && read _";
         let mut process = Command::new("unshare")
@@ -82,12 +82,12 @@ mod tests {
             .unwrap();
         let mut line = String::new();
         std::io::BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let root = roots.of(process.id() as i32).unwrap();
-        let again = roots.of(process.id() as i32).unwrap();
+        let root = roots.get(process.id() as i32).unwrap();
+        let again = roots.get(process.id() as i32).unwrap();
         assert!(Arc::ptr_eq(&root, &again));
         drop(process.stdin.take());
         process.wait().unwrap();
-        assert!(roots.of(process.id() as i32).is_none(), "it has ended");
+        assert!(roots.get(process.id() as i32).is_none(), "it has ended");
         let file = dir.path().join("file");
         assert!(!Path::new(&file).exists());
         let mut text = String::new();

@@ -64,11 +64,11 @@ fn links_stay_below_the_root() {
 
 #[test]
 fn names_below_a_process_are_resolved_in_its_root() {
-    let of = |path| of_process(Path::new(path));
-    assert_eq!(of("/proc/7/root/bin/x"), Some((7, OfProcess::Root(Path::new("bin/x")))));
-    assert_eq!(of("/proc/7/map_files/1-2"), Some((7, OfProcess::Mapped)));
+    let link = |path| process_link(Path::new(path));
+    assert_eq!(link("/proc/7/root/bin/x"), Some((7, ProcessLink::Root(Path::new("bin/x")))));
+    assert_eq!(link("/proc/7/map_files/1-2"), Some((7, ProcessLink::Mapped)));
     for path in ["/proc/self/fd/7", "/proc/7/fd/3", "/proc/7/exe", "/bin/7/root/x", "/proc"] {
-        assert_eq!(of(path), None, "{path}");
+        assert_eq!(link(path), None, "{path}");
     }
     let exe = std::env::current_exe().unwrap();
     let id = |m: &Metadata| (m.dev(), m.ino());

@@ -76,7 +76,7 @@ pub fn open<'a>(image: &Image, hit: Hit, ancestors: impl Iterator<Item = &'a i32
     let Hit { pid, start, end } = hit;
     let path = Path::new(&image.path);
     let exact = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
-    let in_root = |pid: i32| Root::of(pid)?.resolve(path, Links::Follow);
+    let in_root = |pid: i32| Root::for_process(pid)?.resolve(path, Links::Follow);
     let mut why = NotOpened::Gone;
     let mut candidate = |found: io::Result<Resolved>| {
         let state = found.map_err(NotOpened::from).and_then(|found| open_file(found, image));
@@ -105,7 +105,7 @@ fn open_file(found: Resolved, image: &Image) -> Result<State, NotOpened> {
         return Err(NotOpened::Replaced);
     }
     let state = match mmap::map(&file) {
-        Ok(map) => loaded(Bytes::File(map), Some(file), Stamp::of(&found.metadata)),
+        Ok(map) => loaded(Bytes::File(map), Some(file), Stamp::new(&found.metadata)),
         Err(_) => State::Anonymous,
     };
     match &state {

@@ -286,7 +286,7 @@ pub(super) fn open_dump(dump: &DumpMapping<'_>) -> Option<File> {
         image::is_file(&file, &found.metadata, id).then_some(file)
     };
     open(foreign::resolve_link(&exact))
-        .or_else(|| open(named(Root::of(pid))))
+        .or_else(|| open(named(Root::for_process(pid))))
         .or_else(|| open(named(Root::at(Path::new("/")))))
 }
 
@@ -298,11 +298,12 @@ pub(super) fn open_perf_map(pid: i32, clock: Clock) -> PerfMapFile {
     let ours = std::process::id() as i32;
     let places = [(pid, inner, same_files), (ours, pid, true)];
     let mut refused = false;
-    for (of, number, same_files) in places {
+    for (root_of, number, same_files) in places {
         let path = format!("/tmp/perf-{number}.map");
-        let found = Root::of(of).and_then(|root| root.resolve(Path::new(&path), Links::Refuse));
+        let found = Root::for_process(root_of)
+            .and_then(|root| root.resolve(Path::new(&path), Links::Refuse));
         let Ok(found) = found else { continue };
-        if is_of(&found.metadata, pid, same_files, clock)
+        if belongs_to(&found.metadata, pid, same_files, clock)
             && let Ok(map) = found.open()
         {
             return PerfMapFile::Map(map);
@@ -319,15 +320,15 @@ pub(super) fn open_perf_map(pid: i32, clock: Clock) -> PerfMapFile {
 /// without the right to read it. So there a map must belong to the user of the process. With
 /// `same_files` (the process sees prof's files), only root can put a file of root's into `/tmp`,
 /// except by a hard link, and maps written by root's tools are accepted as well.
-fn is_of(metadata: &Metadata, pid: i32, same_files: bool, clock: Clock) -> bool {
+fn belongs_to(metadata: &Metadata, pid: i32, same_files: bool, clock: Clock) -> bool {
     let user = |pid: i32| procfs::owner(pid).map(|(_, uid)| uid);
     let own = user(std::process::id() as i32).unwrap_or(0);
     let planted = !same_files || metadata.nlink() != 1;
-    let of_tools = [0, own].contains(&metadata.uid()) && !planted;
+    let written_by_tool = [0, own].contains(&metadata.uid()) && !planted;
     let Ok(changed) = metadata.modified() else { return false };
     // Of a process that has ended, only a map that was written since the recording began.
     let began = procfs::start_time(pid).unwrap_or(clock.began);
-    (of_tools || user(pid) == Some(metadata.uid()))
+    (written_by_tool || user(pid) == Some(metadata.uid()))
         && nanos(changed) + 1_000_000_000 >= nanos(began)
 }
 
@@ -347,7 +348,7 @@ fn writer(path: &Path, metadata: &Metadata) -> Option<SystemTime> {
     let path = path.to_str()?;
     let pid = number_of_map(path).or_else(|| number_of_dump(path.as_bytes()))?;
     let pid = i32::try_from(pid).ok()?;
-    let seen = Root::of(pid).and_then(|root| root.resolve(Path::new(path), Links::Refuse));
+    let seen = Root::for_process(pid).and_then(|root| root.resolve(Path::new(path), Links::Refuse));
     let seen = seen.ok()?.metadata;
     let same = (seen.dev(), seen.ino()) == (metadata.dev(), metadata.ino());
     procfs::start_time(pid).filter(|_| same)

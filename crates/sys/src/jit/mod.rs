@@ -322,10 +322,10 @@ fn replacement_times(
 /// Time after which all code in a map is the newest, if code at the same address was replaced
 /// between two reads: later samples are unambiguous.
 fn newest_from(ranges: &[Made]) -> Option<u64> {
-    let mut of_map: Vec<&Made> = ranges.iter().filter(|made| made.after < made.by).collect();
-    of_map.sort_unstable_by_key(|made| made.start);
+    let mut from_map: Vec<&Made> = ranges.iter().filter(|made| made.after < made.by).collect();
+    from_map.sort_unstable_by_key(|made| made.start);
     let mut end = 0;
-    of_map.into_iter().find_map(|made| {
+    from_map.into_iter().find_map(|made| {
         let overlaps = made.start < end;
         end = end.max(made.end);
         overlaps.then_some(made.by)

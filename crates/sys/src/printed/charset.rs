@@ -14,7 +14,7 @@ pub enum Charset {
 
 impl Charset {
     /// The characters of the locale in these environment variables.
-    pub fn of_locale(variable: impl Fn(&str) -> Option<String>) -> Charset {
+    pub fn for_locale(variable: impl Fn(&str) -> Option<String>) -> Charset {
         let set = |name: &str| variable(name).filter(|text| !text.is_empty());
         // The order of setlocale(3).
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
@@ -27,21 +27,21 @@ impl Charset {
     }
 
     /// Those for standard output: of the locale on a terminal; files and pipes get UTF-8.
-    pub fn of_stdout() -> Charset {
-        Charset::of(&io::stdout())
+    pub fn for_stdout() -> Charset {
+        Charset::for_stream(&io::stdout())
     }
 
     /// The same for standard error.
-    pub fn of_stderr() -> Charset {
-        Charset::of(&io::stderr())
+    pub fn for_stderr() -> Charset {
+        Charset::for_stream(&io::stderr())
     }
 
-    fn of(stream: &impl IsTerminal) -> Charset {
+    fn for_stream(stream: &impl IsTerminal) -> Charset {
         if !stream.is_terminal() {
             return Charset::Unicode;
         }
         let variable = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
-        Charset::of_locale(variable)
+        Charset::for_locale(variable)
     }
 
     /// `text` in these characters. Each other one is replaced by one, so that columns stay aligned.

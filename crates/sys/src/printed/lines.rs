@@ -29,7 +29,7 @@ impl Lines {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let styled = io::stdout().is_terminal() && !plain && !dumb;
         let out = BufWriter::with_capacity(1 << 16, Named::new(io::stdout().lock()));
-        Lines { out, charset: Charset::of_stdout(), styled }
+        Lines { out, charset: Charset::for_stdout(), styled }
     }
 
     /// Writes a line without hidden characters.

@@ -12,7 +12,7 @@ pub struct Stderr;
 impl Stderr {
     /// Prints a line.
     pub fn line(text: &str) {
-        let mut whole = Charset::of_stderr().text(&line(text)).into_owned();
+        let mut whole = Charset::for_stderr().text(&line(text)).into_owned();
         whole.push('\n');
         // In one call, so that lines of other processes do not come between.
         let _ = io::stderr().lock().write_all(whole.as_bytes());
@@ -31,7 +31,7 @@ impl Stderr {
 
 impl Write for Stderr {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let _ = Clean::with_charset(io::stderr().lock(), Charset::of_stderr()).write_all(buf);
+        let _ = Clean::with_charset(io::stderr().lock(), Charset::for_stderr()).write_all(buf);
         Ok(buf.len())
     }
 

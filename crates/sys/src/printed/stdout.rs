@@ -9,7 +9,7 @@ pub type Stdout = BufWriter<Clean<Named<StdoutLock<'static>>>>;
 
 /// Standard output for text, buffered; to be flushed. Its errors name standard output.
 pub fn stdout() -> Stdout {
-    let out = Clean::with_charset(Named(io::stdout().lock()), Charset::of_stdout());
+    let out = Clean::with_charset(Named(io::stdout().lock()), Charset::for_stdout());
     BufWriter::with_capacity(1 << 16, out)
 }
 
@@ -22,7 +22,7 @@ pub fn help(styled: &str, plain: &str) -> io::Result<()> {
     let mut out = Named(io::stdout().lock());
     let styles = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let text = if styles { styled } else { plain };
-    out.write_all(Charset::of_stdout().text(text).as_bytes())?;
+    out.write_all(Charset::for_stdout().text(text).as_bytes())?;
     out.flush()
 }
 

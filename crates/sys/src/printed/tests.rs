@@ -28,7 +28,7 @@ fn hidden_characters_are_replaced_visibly() {
 #[test]
 fn the_locale_decides_on_the_characters() {
     let charset = |variables: &[(&str, &str)]| {
-        Charset::of_locale(|name| {
+        Charset::for_locale(|name| {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         })

@@ -54,7 +54,7 @@ fn table(magic: u32) -> Vec<u8> {
 }
 
 fn frame_size(data: &[u8], address: u64) -> Option<i32> {
-    super::frame_size(&GoTable::of(data, 0..data.len())?, data, address)
+    super::frame_size(&GoTable::parse(data, 0..data.len())?, data, address)
 }
 
 #[test]

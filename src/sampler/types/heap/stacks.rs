@@ -100,7 +100,7 @@ impl HeapStacks {
             let ProcessAddress(at) = frame.instruction();
             wrappers.iter().any(|function| function.contains(&at))
         };
-        maker.make_stack_without(&Sample::of_user_stack(thread, time, ip, user), is_wrapper);
+        maker.make_stack_without(&Sample::with_user_stack(thread, time, ip, user), is_wrapper);
         maker.last_locations(&mut self.stack);
     }
 }
