@@ -321,7 +321,7 @@ fn perf(bench: &Bench<'_>, program: &Path, all: usize, limit: u64) -> Cost {
 /// Prints CPU and wall-clock seconds of the symbolization in this process.
 fn symbolize_only(input: &Path, cached: bool) {
     let mut profile = formats::read_file(input).expect("a recording");
-    let cache = symbols::Cache::of_user().expect("a size").filter(|_| cached).map(Into::into);
+    let cache = symbols::Cache::for_user().expect("a size").filter(|_| cached).map(Into::into);
     let options = SymbolOptions { cache, ..SymbolOptions::default() };
     let cpu = || {
         // SAFETY: rusage is plain numbers, for which zero is a valid value.

@@ -86,7 +86,7 @@ impl SymbolArgs {
     }
 
     fn cache(&self) -> anyhow::Result<Option<Cache>> {
-        if self.no_cache { Ok(None) } else { Cache::of_user().map_err(super::usage) }
+        if self.no_cache { Ok(None) } else { Cache::for_user().map_err(super::usage) }
     }
 
     fn debuginfod(&self) -> anyhow::Result<Option<Debuginfod>> {

@@ -32,7 +32,7 @@ const BYTES: &[UnitStep] = &[
 
 /// Scale steps of a pprof unit, and number of base units in it.
 fn scale(unit: &str) -> Option<(&'static [UnitStep], f64)> {
-    let (dimension, unit) = Dimension::of(unit)?;
+    let (dimension, unit) = Dimension::find(unit)?;
     let steps = match dimension {
         Dimension::Time => TIME,
         Dimension::Bytes => BYTES,

@@ -95,7 +95,7 @@ impl Dimension {
     }
 
     /// The dimension and the unit of this name.
-    pub fn of(name: &str) -> Option<(Dimension, &'static Unit)> {
+    pub fn find(name: &str) -> Option<(Dimension, &'static Unit)> {
         Dimension::ALL.into_iter().find_map(|all| all.unit(name).map(|unit| (all, unit)))
     }
 }
@@ -123,7 +123,7 @@ struct Common {
 fn class(profile: &Profile, value_type: ValueType) -> (Class, u128) {
     let (kind, unit) = (profile.str(value_type.kind), profile.str(value_type.unit));
     let kind = kind.strip_suffix('s').unwrap_or(kind).to_owned();
-    match Dimension::of(unit) {
+    match Dimension::find(unit) {
         Some((dimension, unit)) => (Class { kind, unit: Ok(dimension) }, unit.factor),
         None => (Class { kind, unit: Err(unit.to_owned()) }, 1),
     }
@@ -358,10 +358,10 @@ mod tests {
             ("MB", 1 << 20),
             ("bytes", 1),
         ] {
-            assert_eq!(Dimension::of(name).map(|(_, unit)| unit.factor), Some(factor), "{name}");
+            assert_eq!(Dimension::find(name).map(|(_, unit)| unit.factor), Some(factor), "{name}");
         }
         for name in ["", "s s", "count", "objects", "m"] {
-            assert!(Dimension::of(name).is_none(), "{name}");
+            assert!(Dimension::find(name).is_none(), "{name}");
         }
     }
 }

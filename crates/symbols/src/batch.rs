@@ -95,11 +95,11 @@ fn errors(profile: &mut Profile, options: &SymbolOptions) -> Vec<String> {
 /// Number of files whose symbols are read at once: by the descriptors that are left.
 fn files_at_once(options: &SymbolOptions) -> usize {
     /// A binary, its debug file, what they share with others, and an unpacked part.
-    const OF_A_FILE: usize = 4;
+    const PER_FILE: usize = 4;
     /// Ends of the pipes and sockets between a thread and its worker.
-    const OF_A_JOB: usize = 8;
-    let spare = os::spare_files().saturating_sub(options.jobs * OF_A_JOB);
-    (spare / OF_A_FILE).max(1)
+    const PER_JOB: usize = 8;
+    let spare = os::spare_files().saturating_sub(options.jobs * PER_JOB);
+    (spare / PER_FILE).max(1)
 }
 
 /// Locations to resolve, with the index of their mapping.
@@ -182,7 +182,7 @@ fn run(
     order.sort_by_key(|&i| std::cmp::Reverse(tasks[i].addresses.len()));
     let next = AtomicUsize::new(0);
     let resolved: Vec<Mutex<Option<TaskResult>>> = tasks.iter().map(|_| Mutex::default()).collect();
-    let limits = options.separate_process.then(|| WorkerLimits::of_this_machine(until));
+    let limits = options.separate_process.then(|| WorkerLimits::for_this_machine(until));
     let jobs = limits.map_or(options.jobs, |limits| options.jobs.min(limits.count));
     let run_time = AtomicU64::new(MAX_OF_ALL);
     let work = || {

@@ -45,7 +45,7 @@ impl Cache {
     /// # Errors
     ///
     /// `PROF_CACHE_SIZE` is not a valid size.
-    pub fn of_user() -> Result<Option<Cache>, String> {
+    pub fn for_user() -> Result<Option<Cache>, String> {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
         let size = match var("PROF_CACHE_SIZE") {
             Some(text) => Some(text.to_str().and_then(bytes).ok_or_else(|| {

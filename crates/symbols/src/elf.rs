@@ -34,7 +34,7 @@ const BATCH: usize = 512;
 
 /// Number of batches after which the file's pages are released: debug information is mostly read
 /// once, and much of it only by read-ahead.
-const FORGET: usize = 32;
+const RELEASE_EVERY: usize = 32;
 
 /// Resolves `addresses` of a file (sorted for speed) in the files of `layers`.
 ///
@@ -212,7 +212,7 @@ impl<'a> ElfResolver<'a> {
         for (n, batch) in addresses.chunks(BATCH).enumerate() {
             match symbolizer.symbolize(&source, Input::VirtOffset(batch)) {
                 Ok(symbols) => {
-                    if n % FORGET == FORGET - 1 {
+                    if n % RELEASE_EVERY == RELEASE_EVERY - 1 {
                         forget(&symbols, &layer.file);
                     }
                     for (symbol, &address) in symbols.iter().zip(batch) {

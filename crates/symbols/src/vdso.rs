@@ -30,7 +30,7 @@ impl Vdso {
     /// # Errors
     ///
     /// There is none, or it cannot be read.
-    pub fn of_this_kernel() -> Result<Vdso, Cause> {
+    pub fn running() -> Result<Vdso, Cause> {
         let maps = fs::read_to_string("/proc/self/maps").map_err(unreadable)?;
         let (start, end) = range(&maps).ok_or(Cause::NoVdso)?;
         let mut image = vec![0; (end - start).min(MAX_BYTES) as usize];
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn prof_s_own_vdso_has_the_clock() {
-        let vdso = Vdso::of_this_kernel().unwrap();
+        let vdso = Vdso::running().unwrap();
         let name_of = |f: &(u64, u64, StrId)| vdso.strings.get(f.2).to_owned();
         let clock = vdso.functions.iter().find(|f| name_of(f).ends_with("clock_gettime")).unwrap();
         let resolved = vdso.resolve("", &[clock.0, clock.1 - 1, 0]).unwrap();
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn another_kernels_vdso_is_refused() {
-        let vdso = Vdso::of_this_kernel().unwrap();
+        let vdso = Vdso::running().unwrap();
         assert!(matches!(vdso.resolve("00ff", &[0]), Err(Cause::BuildIdDiffers { .. })));
         assert!(vdso.resolve(&vdso.build_id, &[0]).is_ok());
     }

@@ -60,7 +60,7 @@ pub struct WorkerLimits {
 
 impl WorkerLimits {
     /// Limits that this machine allows now.
-    pub fn of_this_machine(until: Instant) -> WorkerLimits {
+    pub fn for_this_machine(until: Instant) -> WorkerLimits {
         let available = procfs::available_memory().unwrap_or(MAX_MEMORY * 4);
         let memory = (available / 4).clamp(MIN_MEMORY, MAX_MEMORY);
         let count = (available / 2 / memory).max(1) as usize;

@@ -13,7 +13,7 @@ const VERSION: &str = "prof names 2";
 
 /// The key of a binary; `None` if its symbols cannot be cached: it has no build ID, or they may
 /// depend on more than the key contains.
-pub fn of_files(found: &SymbolFiles, options: &SymbolOptions) -> Option<CacheKey> {
+pub fn for_files(found: &SymbolFiles, options: &SymbolOptions) -> Option<CacheKey> {
     let build_id = &found.headers.build_id;
     let mut text = beginning(build_id)?;
     text += &format!("inlines {} demangle {}\n", options.inlines, options.demangle);
@@ -25,7 +25,7 @@ pub fn of_files(found: &SymbolFiles, options: &SymbolOptions) -> Option<CacheKey
 
 /// The key of the running kernel's own functions, without its modules: their addresses change with
 /// each boot only. `None` if one of the parts is unknown.
-pub fn of_kernel() -> Option<CacheKey> {
+pub fn for_kernel() -> Option<CacheKey> {
     let build_id = kernel::running_build_id("[kernel.kallsyms]");
     let text = beginning(&build_id)? + &format!("kernel since boot {}\n", kernel::boot_id()?);
     CacheKey::new(&build_id, text)

@@ -175,7 +175,7 @@ impl Grouping {
 
 /// Key of the results from these files, or from the running kernel.
 pub fn key_of(found: Option<&SymbolFiles>, options: &SymbolOptions) -> Option<CacheKey> {
-    found.map_or_else(cache_key::of_kernel, |found| cache_key::of_files(found, options))
+    found.map_or_else(cache_key::for_kernel, |found| cache_key::for_files(found, options))
 }
 
 /// Cache data for the group.
@@ -227,7 +227,7 @@ fn open(
         let same = kernel::check_same(file, build_id, profile.time_nanos);
         simple(same.map(|()| NameSource::Kernel(RunningKernel::default())))
     } else if file == "[vdso]" {
-        simple(Vdso::of_this_kernel().map(|v| NameSource::Vdso(v, build_id.to_owned())))
+        simple(Vdso::running().map(|v| NameSource::Vdso(v, build_id.to_owned())))
     } else if is_compilers_file(file) {
         let end = profile.time_nanos.saturating_add(profile.duration_nanos);
         simple(RunTime::open(instead.unwrap_or(Path::new(file)), end).map(NameSource::RunTime))

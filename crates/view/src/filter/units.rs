@@ -24,7 +24,7 @@ pub fn scale(value: i64, from: &str, to: &str) -> Scaled {
         let Scaled { value, unit } = scale(-value, from, to);
         return Scaled { value: -value, unit };
     }
-    if let Some((dimension, unit)) = Dimension::of(from) {
+    if let Some((dimension, unit)) = Dimension::find(from) {
         let value = value as f64 * unit.factor as f64;
         let unit = match to {
             "minimum" | "auto" => largest(dimension, value),

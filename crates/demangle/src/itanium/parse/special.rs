@@ -6,7 +6,7 @@ use super::Parser;
 /// Code of a special name, and its text before the name of the entity.
 type Prefix = (&'static str, &'static str);
 
-const OF_TYPES: [Prefix; 5] = [
+const BEFORE_TYPE: [Prefix; 5] = [
     ("TV", "vtable for "),
     ("TT", "VTT for "),
     ("TI", "typeinfo for "),
@@ -14,13 +14,13 @@ const OF_TYPES: [Prefix; 5] = [
     ("TF", "typeinfo fn for "),
 ];
 
-const OF_NAMES: [Prefix; 3] = [
+const BEFORE_NAME: [Prefix; 3] = [
     ("TW", "TLS wrapper function for "),
     ("TH", "TLS init function for "),
     ("GV", "guard variable for "),
 ];
 
-const OF_ENCODINGS: [Prefix; 3] = [
+const BEFORE_ENCODING: [Prefix; 3] = [
     ("GA", "hidden alias for "),
     ("GTt", "transaction clone for "),
     ("GTn", "non-transaction clone for "),
@@ -28,11 +28,11 @@ const OF_ENCODINGS: [Prefix; 3] = [
 
 impl<'a> Parser<'a> {
     pub(super) fn special(&mut self) -> Option<Id> {
-        let (what, inner) = if let Some(what) = self.eat_one_of(&OF_TYPES) {
+        let (what, inner) = if let Some(what) = self.eat_one_of(&BEFORE_TYPE) {
             (what, self.type_()?)
-        } else if let Some(what) = self.eat_one_of(&OF_NAMES) {
+        } else if let Some(what) = self.eat_one_of(&BEFORE_NAME) {
             (what, self.name(None)?)
-        } else if let Some(what) = self.eat_one_of(&OF_ENCODINGS) {
+        } else if let Some(what) = self.eat_one_of(&BEFORE_ENCODING) {
             (what, self.encoding(false)?)
         } else if self.eat("TA") {
             ("template parameter object for ", self.template_argument()?)

@@ -30,26 +30,26 @@ fn the_key_contains_all_that_frames_depend_on() {
         SymbolFiles { headers, binary: true, layers, stripped: false, flaw: None }
     };
     let options = SymbolOptions { debug_dirs: vec![path("debug")], ..SymbolOptions::default() };
-    let key = || of_files(&found("abcd1234", true), &options);
+    let key = || for_files(&found("abcd1234", true), &options);
     let first = key().unwrap();
     assert_eq!(Some(&first), key().as_ref());
     let differs = |key: Option<CacheKey>| key.unwrap().file_name() != first.file_name();
-    assert!(differs(of_files(&found("abcd1235", true), &options)));
-    assert!(differs(of_files(&found("abcd1234", false), &options)));
+    assert!(differs(for_files(&found("abcd1235", true), &options)));
+    assert!(differs(for_files(&found("abcd1234", false), &options)));
     for other in [
         SymbolOptions { inlines: false, ..options.clone() },
         SymbolOptions { demangle: false, ..options.clone() },
     ] {
-        assert!(differs(of_files(&found("abcd1234", true), &other)));
+        assert!(differs(for_files(&found("abcd1234", true), &other)));
     }
     // Without a build ID, or with one that is no valid part of a file name.
     for bad in ["", "abcd", "a".repeat(400).as_str()] {
-        assert_eq!(of_files(&found(bad, true), &options), None);
+        assert_eq!(for_files(&found(bad, true), &options), None);
     }
     // Split: in other files, which are missing here.
     let mut split = found("abcd1234", true);
     split.layers[0].split = true;
-    assert_eq!(of_files(&split, &options), None);
+    assert_eq!(for_files(&split, &options), None);
     // It is another file, with the same contents.
     fs::copy(path("main"), path("copy")).unwrap();
     fs::rename(path("copy"), path("main")).unwrap();
@@ -58,9 +58,9 @@ fn the_key_contains_all_that_frames_depend_on() {
     // Its shared debug file is elsewhere: without it, more names may appear later.
     fs::write(path("shared.debug"), "").unwrap();
     split.layers[0].shared = Some(Arc::new(fs::File::open(path("shared.debug")).unwrap()));
-    let with_shared = of_files(&split, &options).unwrap();
+    let with_shared = for_files(&split, &options).unwrap();
     assert_ne!(with_shared, second);
     fs::write(path("other.debug"), "").unwrap();
     split.layers[0].shared = Some(Arc::new(fs::File::open(path("other.debug")).unwrap()));
-    assert_ne!(of_files(&split, &options).unwrap(), with_shared);
+    assert_ne!(for_files(&split, &options).unwrap(), with_shared);
 }
