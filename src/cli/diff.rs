@@ -157,7 +157,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(base), None) => [vec![base.clone()], vec![report::DEFAULT_FILE.into()]],
         (Some(base), Some(file)) => [vec![base.clone()], vec![file.clone()]],
     };
-    let grouping = Grouping::of(&args.sort);
+    let grouping = Grouping::parse(&args.sort);
     let mut granularity = grouping.resolved(args.filter.granularity());
     let Grouping { order, labels, must_exist, .. } = grouping;
     if args.lines {
@@ -228,7 +228,7 @@ impl Comparison<'_> {
             labels: self.labels,
             children: self.children,
             rows: self.rows.unwrap_or(if self.json { 0 } else { 30 }),
-            ..DiffLayout::of_frames(&self.files, self.granularity)
+            ..DiffLayout::for_frames(&self.files, self.granularity)
         };
         if self.json {
             let mut out = printed::stdout();

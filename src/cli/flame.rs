@@ -11,9 +11,9 @@ use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use super::{examples, usage};
 use crate::report::colors::Scheme;
-use crate::report::diff::{DiffLayout, of_renamed};
+use crate::report::diff::{DiffLayout, renamed_line};
 use crate::report::flame::{self, FlameOptions};
-use crate::report::{flame_diff, folded, json, summary as of_view};
+use crate::report::{flame_diff, folded, json, summary as view_summary};
 use profile::{Profile, StrId, label};
 use sys::printed::{self, Stderr};
 use view::{
@@ -176,7 +176,7 @@ fn record_and_draw(args: &Args, mut output: Output) -> anyhow::Result<ExitCode> 
         0
     };
     if !args.verbosity.quiet {
-        let summary = Summary::of(&recorded, None);
+        let summary = Summary::for_recording(&recorded, None);
         summary.write(&mut Stderr, args.verbosity.verbose)?;
         if let Some(path) = args.draw.output.as_ref().filter(|_| some && !to_stdout) {
             summary::written(&mut Stderr, path, bytes, None)?;
@@ -282,7 +282,7 @@ impl DrawArgs {
             Stderr::line(&format!("prof: {negative} samples with negative values are left out"));
         }
         if let Some(renamed) = &sides.renamed {
-            Stderr::line(&format!("prof: {}", of_renamed(renamed)));
+            Stderr::line(&format!("prof: {}", renamed_line(renamed)));
         }
         if views.iter().all(|view| view.kept_total == 0) {
             anyhow::bail!("nothing to draw: no sample has a value");
@@ -311,7 +311,7 @@ impl DrawArgs {
         let boxes = DiffBoxes::new(&model, tree, self.order(), self.min_width);
         output.write_text(|out| {
             if self.json {
-                let layout = DiffLayout::of_frames(&files, granularity);
+                let layout = DiffLayout::for_frames(&files, granularity);
                 flame_diff::write_json(out, &model, &boxes, direction, &layout)
             } else {
                 flame_diff::write(out, &model, &boxes, &options)
@@ -375,8 +375,8 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
         args.min_width
     );
     let options = FlameOptions {
-        title: args.title.clone().unwrap_or_else(|| of_view::title(&view)),
-        subtitle: of_view::subtitle(&view),
+        title: args.title.clone().unwrap_or_else(|| view_summary::title(&view)),
+        subtitle: view_summary::subtitle(&view),
         inverted: !args.flame,
         order: args.order(),
         width: args.width.map(|w| w as usize),

@@ -110,7 +110,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     if !args.verbosity.quiet {
         let file = (!to_stdout).then_some(args.output.as_path());
-        let summary = Summary::of(&recorded, file);
+        let summary = Summary::for_recording(&recorded, file);
         summary.write(&mut Stderr, args.verbosity.verbose)?;
         if let Some(file) = file {
             let next = stays && recorded.diagnostics.samples > 0;

@@ -198,7 +198,7 @@ impl Args {
                 Some(Direction::Callees)
             }
         };
-        let grouping = Grouping::of(&self.sort);
+        let grouping = Grouping::parse(&self.sort);
         let granularity = grouping.resolved(self.filter.granularity());
         let Grouping { order, labels, must_exist, .. } = grouping;
         let order = if self.cum { Sort::Total } else { order };

@@ -57,7 +57,7 @@ pub(super) struct Grouping {
 
 impl Grouping {
     /// Resolves the words.
-    pub fn of(keys: &[SortKey]) -> Grouping {
+    pub fn parse(keys: &[SortKey]) -> Grouping {
         let mut grouping = Grouping {
             granularity: Granularity::NONE,
             order: Sort::SelfValue,

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::quality;
 use super::record::Recorded;
-use crate::report::{advice, summary as of_view};
+use crate::report::{advice, summary as view_summary};
 use crate::sampler::notes::{LossRemedy, UncoveredTime, matters};
 use crate::sampler::{Importance, Note};
 use profile::{BinaryShare, Diagnostics, Profile, StrId};
@@ -51,17 +51,17 @@ pub struct Summary<'a> {
 
 impl<'a> Summary<'a> {
     /// For the recording of a target, which was written into `file`.
-    pub fn of(recorded: &'a Recorded, file: Option<&Path>) -> Summary<'a> {
+    pub fn for_recording(recorded: &'a Recorded, file: Option<&Path>) -> Summary<'a> {
         Summary::new(recorded, Kind::Recording, file)
     }
 
     /// For a snapshot of threads, which was written into `file`.
-    pub fn of_snapshot(recorded: &'a Recorded, file: Option<&Path>) -> Summary<'a> {
+    pub fn for_snapshot(recorded: &'a Recorded, file: Option<&Path>) -> Summary<'a> {
         Summary::new(recorded, Kind::Snapshot, file)
     }
 
     /// For a snapshot of threads, without the figures that the printed threads show.
-    pub fn of_printed_threads(recorded: &'a Recorded) -> Summary<'a> {
+    pub fn for_printed_threads(recorded: &'a Recorded) -> Summary<'a> {
         Summary::new(recorded, Kind::PrintedThreads, None)
     }
 
@@ -124,7 +124,7 @@ impl<'a> Summary<'a> {
 
     /// The number of samples, as in `prof report`.
     fn samples(&self) -> u64 {
-        let count = of_view::sample_count(&self.recorded.profile);
+        let count = view_summary::sample_count(&self.recorded.profile);
         count.and_then(|n| u64::try_from(n).ok()).unwrap_or(self.recorded.diagnostics.samples)
     }
 

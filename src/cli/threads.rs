@@ -96,7 +96,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             if quiet {
                 return Ok(ExitCode::SUCCESS);
             }
-            let summary = Summary::of_snapshot(&recorded, file);
+            let summary = Summary::for_snapshot(&recorded, file);
             summary.write(&mut err, args.verbosity.verbose)?;
             if let Some(file) = file {
                 let next = stays && recorded.diagnostics.samples > 0;
@@ -116,7 +116,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
             out.flush()?;
             if !quiet {
-                let summary = Summary::of_printed_threads(&recorded);
+                let summary = Summary::for_printed_threads(&recorded);
                 summary.write(&mut err, args.verbosity.verbose)?;
                 summary.advice(&mut err, args.verbosity.verbose)?;
             }

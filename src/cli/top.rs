@@ -164,7 +164,7 @@ impl Args {
 
     /// The rows of the table, and their order.
     fn grouping(&self) -> Grouping {
-        let grouping = Grouping::of(&self.sort);
+        let grouping = Grouping::parse(&self.sort);
         let granularity = grouping.resolved(self.filter.granularity());
         Grouping { granularity, ..grouping }
     }

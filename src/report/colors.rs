@@ -90,7 +90,7 @@ pub fn color(
 }
 
 /// Colour of a box with values in these states.
-pub fn of_states(by_state: &ByState) -> Rgb {
+pub fn mixed(by_state: &ByState) -> Rgb {
     let total: f64 = by_state.iter().map(|&v| v.max(0) as f64).sum();
     let mixed = |channel: fn(Rgb) -> u8| {
         let share = |(i, &v): (usize, &i64)| {

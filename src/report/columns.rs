@@ -17,10 +17,10 @@ pub(super) fn text(view: &View, top: &Top, columns: &Columns, children: bool) ->
         let shown = Measure::ALL.into_iter().filter(|measure| children || !measure.is_total());
         let shown: Vec<Measure> = shown.collect();
         let mut out = Vec::new();
-        for of_type in &types[..row_types] {
+        for column in &types[..row_types] {
             for (number, &measure) in shown.iter().enumerate() {
                 let begins = row_types > 1 && number == 0;
-                out.push(value_column(of_type, measure, begins));
+                out.push(value_column(column, measure, begins));
             }
         }
         out.extend(columns.ratios.iter().map(|ratio| ratio_column(ratio, false)));
@@ -32,12 +32,12 @@ pub(super) fn text(view: &View, top: &Top, columns: &Columns, children: bool) ->
     for column in &columns.chosen {
         match *column {
             TableColumn::Value { type_index, measure } => {
-                let Some(of_type) = types.iter().find(|t| t.type_index == type_index) else {
+                let Some(column) = types.iter().find(|t| t.type_index == type_index) else {
                     continue;
                 };
                 // The name of the type is printed where it changes.
                 let begins = types.len() > 1 && last.replace(type_index) != Some(type_index);
-                out.push(value_column(of_type, measure, begins));
+                out.push(value_column(column, measure, begins));
             }
             TableColumn::Ratio { quotient, totals } => {
                 let Some(ratio) = columns.ratios.iter().find(|r| r.quotient == quotient) else {
@@ -72,7 +72,7 @@ fn alone(view: &View, top: &Top, columns: &Columns) -> Option<TypeColumn> {
 }
 
 /// A column of a type; `begins`: with the name of the type.
-fn value_column(of_type: &TypeColumn, measure: Measure, begins: bool) -> TextColumn {
+fn value_column(column: &TypeColumn, measure: Measure, begins: bool) -> TextColumn {
     let title = match measure {
         Measure::SelfValue => "self",
         Measure::SelfShare => "self%",
@@ -80,25 +80,25 @@ fn value_column(of_type: &TypeColumn, measure: Measure, begins: bool) -> TextCol
         Measure::TotalShare => "total%",
     };
     let title = if begins {
-        format!("{}: {title}", super::text::clean(&of_type.kind))
+        format!("{}: {title}", super::text::clean(&column.kind))
     } else {
         title.to_owned()
     };
     let cell = |row: &view::RowValues| {
         let value = if measure.is_total() { row.total } else { row.self_value };
         match measure {
-            Measure::SelfValue | Measure::Total => units::format(value, &of_type.unit),
+            Measure::SelfValue | Measure::Total => units::format(value, &column.unit),
             Measure::SelfShare | Measure::TotalShare => {
-                format!("{:.2}%", percent(value, of_type.total))
+                format!("{:.2}%", percent(value, column.total))
             }
         }
     };
-    TextColumn::new(&title, Align::Right, of_type.rows.iter().map(cell))
+    TextColumn::new(&title, Align::Right, column.rows.iter().map(cell))
 }
 
 fn ratio_column(ratio: &Ratio, totals: bool) -> TextColumn {
-    let cell = |&(of_self, of_total): &(Option<f64>, Option<f64>)| {
-        let quotient = if totals { of_total } else { of_self };
+    let cell = |&(self_ratio, total_ratio): &(Option<f64>, Option<f64>)| {
+        let quotient = if totals { total_ratio } else { self_ratio };
         quotient.map_or_else(|| "-".to_owned(), |quotient| format!("{quotient:.2}"))
     };
     let title = super::text::clean(&ratio.name);
@@ -109,13 +109,13 @@ fn ratio_column(ratio: &Ratio, totals: bool) -> TextColumn {
 /// Adds the members of all rows to the head of a table.
 pub(super) fn json_head(head: &mut Map<String, Value>, columns: &Columns) {
     if columns.types.len() > 1 {
-        let of = |t: &TypeColumn| {
+        let type_column = |t: &TypeColumn| {
             json!({
                 "kind": or_null(&t.kind), "unit": or_null(&t.unit),
                 "total": t.total, "kept": t.kept_total,
             })
         };
-        head.insert("column_types".into(), columns.types.iter().map(of).collect());
+        head.insert("column_types".into(), columns.types.iter().map(type_column).collect());
     }
     if let Some(first) = columns.ratios.first() {
         head.insert("ratio".into(), first.name.clone().into());
@@ -127,14 +127,14 @@ pub(super) fn json_head(head: &mut Map<String, Value>, columns: &Columns) {
 /// Adds the members of row number `row`.
 pub(super) fn json_row(object: &mut Map<String, Value>, columns: &Columns, row: usize) {
     if columns.types.len() > 1 {
-        let of =
+        let cells =
             |t: &TypeColumn| json!({"self": t.rows[row].self_value, "total": t.rows[row].total});
-        object.insert("columns".into(), columns.types.iter().map(of).collect());
+        object.insert("columns".into(), columns.types.iter().map(cells).collect());
     }
     if let Some(first) = columns.ratios.first() {
         object.insert("self_ratio".into(), first.rows[row].0.into());
         object.insert("total_ratio".into(), first.rows[row].1.into());
-        let of = |ratio: &Ratio| json!({"self": ratio.rows[row].0, "total": ratio.rows[row].1});
-        object.insert("ratios".into(), columns.ratios.iter().map(of).collect());
+        let cells = |ratio: &Ratio| json!({"self": ratio.rows[row].0, "total": ratio.rows[row].1});
+        object.insert("ratios".into(), columns.ratios.iter().map(cells).collect());
     }
 }

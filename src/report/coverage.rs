@@ -41,7 +41,7 @@ pub fn write_text(
     let mut lines = lines_of(&columns);
     writeln!(out, "\n{}", lines.next().unwrap_or_default())?;
     for (binary, line) in binaries.iter().zip(lines) {
-        let of_it = |value| percent(value, binary.total);
+        let share = |value| percent(value, binary.total);
         writeln!(out, "{line}")?;
         let id = view.profile.str(binary.build_id);
         if !id.is_empty() {
@@ -58,10 +58,10 @@ pub fn write_text(
         }
         let (shown, few) = binary.ends();
         for (reason, value) in shown {
-            note(out, &format!("{:.1}% of the stacks end here: {reason}", of_it(*value)))?;
+            note(out, &format!("{:.1}% of the stacks end here: {reason}", share(*value)))?;
         }
         if few > 0 {
-            note(out, &format!("other ends: {:.2}% of the stacks", of_it(few)))?;
+            note(out, &format!("other ends: {:.2}% of the stacks", share(few)))?;
         }
         for remedy in remedies(binary) {
             note(out, &remedy)?;
@@ -131,8 +131,8 @@ fn flaws(binary: &Covered) -> Vec<String> {
 /// State of its unwind information.
 fn unwind(binary: &Covered) -> &'static str {
     let ends = |why: Truncation| {
-        let of_reason = binary.truncated.iter().filter(|(code, _)| code == why.code());
-        of_reason.map(|(_, value)| value).sum::<i64>()
+        let ends = binary.truncated.iter().filter(|(code, _)| code == why.code());
+        ends.map(|(_, value)| value).sum::<i64>()
     };
     // More than 1 % of its stacks end in code without it.
     let lacks = ends(Truncation::Uncovered).saturating_mul(100) > binary.total;

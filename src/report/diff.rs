@@ -28,7 +28,7 @@ pub struct DiffLayout {
 
 impl DiffLayout {
     /// The contents of a difference of these files without labels: all rows.
-    pub fn of_frames(files: &[Vec<PathBuf>; 2], granularity: Granularity) -> DiffLayout {
+    pub fn for_frames(files: &[Vec<PathBuf>; 2], granularity: Granularity) -> DiffLayout {
         let names = |files: &Vec<PathBuf>| {
             files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
         };
@@ -82,10 +82,10 @@ fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
     for (name, side, files) in
         [("Before", &diff.before, &layout.files[0]), ("After", &diff.after, &layout.files[1])]
     {
-        out.push(format!("{name}: {}: {}", clean(&listed(files)), of_side(diff, side)));
+        out.push(format!("{name}: {}: {}", clean(&listed(files)), side_line(diff, side)));
     }
-    out.extend(diff.renamed.as_ref().map(|renamed| clean(&of_renamed(renamed))));
-    out.extend(of_names(diff).iter().map(|line| clean(line)));
+    out.extend(diff.renamed.as_ref().map(|renamed| clean(&renamed_line(renamed))));
+    out.extend(names_lines(diff).iter().map(|line| clean(line)));
     let total = diff.total();
     let per_second = |side: &Side| side.duration_nanos as f64 / 1e9 / side.recordings.max(1) as f64;
     let lengths = [per_second(&diff.before), per_second(&diff.after)];
@@ -112,12 +112,12 @@ fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
 }
 
 /// The sentence about main binaries that are compared as one.
-pub fn of_renamed(renamed: &Renamed) -> String {
+pub fn renamed_line(renamed: &Renamed) -> String {
     format!("Binaries {} and {} are compared as one", renamed.before, renamed.after)
 }
 
 /// Sentences about functions that have another binary after than before.
-fn of_names(diff: &Diff) -> Vec<String> {
+fn names_lines(diff: &Diff) -> Vec<String> {
     let mut out = Vec::new();
     if let Some(ByName { before, after }) = diff.by_name.first() {
         let more = match diff.by_name.len() - 1 {
@@ -147,7 +147,7 @@ fn listed(files: &[String]) -> String {
     }
 }
 
-fn of_side(diff: &Diff, side: &Side) -> String {
+fn side_line(diff: &Diff, side: &Side) -> String {
     let mut out = format!("{} {}", clean(&diff.kind), units::format(side.recorded, &diff.unit));
     if side.duration_nanos > 0 {
         out += &format!(" in {}", units::format(side.duration_nanos, "nanoseconds"));
@@ -214,7 +214,7 @@ pub fn difference(diff: &Diff, change: &Change) -> String {
 fn columns(diff: &Diff, layout: &DiffLayout, shown: &[DiffRow]) -> Vec<TextColumn> {
     let rows = || shown.iter();
     let mut columns = Vec::new();
-    let mut of_value = |title: &str, get: fn(&DiffRow) -> &Change| {
+    let mut value_columns = |title: &str, get: fn(&DiffRow) -> &Change| {
         let mut column = |title: &str, cell: &dyn Fn(&Change) -> String| {
             columns.push(TextColumn::new(title, Align::Right, rows().map(|row| cell(get(row)))));
         };
@@ -224,9 +224,9 @@ fn columns(diff: &Diff, layout: &DiffLayout, shown: &[DiffRow]) -> Vec<TextColum
         column("ratio", &ratio);
         column("p", &p_value);
     };
-    of_value("self: ", |row| &row.itself);
+    value_columns("self: ", |row| &row.itself);
     if layout.children {
-        of_value("total: ", |row| &row.total);
+        value_columns("total: ", |row| &row.total);
     }
     for (index, key) in layout.labels.iter().enumerate() {
         let text = |row: &DiffRow| or_unknown(diff.groups[row.group as usize][index].as_deref());

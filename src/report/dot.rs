@@ -66,7 +66,7 @@ fn write_node(
     let value = |v: i64| format!("{} ({:.2}%)", units::format(v, view.unit()), view.percent(v));
     let label = escape(&shortened(&name, LONGEST_LABEL)).replace("::", "::\\n");
     let own = if node.self_value == 0 { "0".to_owned() } else { value(node.self_value) };
-    let of = match node {
+    let total_line = match node {
         n if n.total == n.self_value => String::new(),
         n if n.self_value == 0 => format!(" of {}", value(n.total)),
         n => format!("\\nof {}", value(n.total)),
@@ -76,7 +76,7 @@ fn write_node(
     let share = percent(node.total, view.total) / 100.0;
     writeln!(
         out,
-        "N{id} [label=\"{label}\\n{own}{of}\" id=\"node{id}\" fontsize={} shape=box \
+        "N{id} [label=\"{label}\\n{own}{total_line}\" id=\"node{id}\" fontsize={} shape=box \
          tooltip=\"{tooltip} ({total})\" color=\"{}\" fillcolor=\"{}\"]",
         font_size(node.self_value, largest),
         color(share, Tone::Line),
@@ -97,9 +97,10 @@ fn write_edge(out: &mut dyn Write, view: &View, graph: &Graph, edge: &Edge) -> i
     let inlined = if edge.inlined { "\\n (inlined)" } else { "" };
     let share = percent(edge.value, view.total) / 100.0;
     let within = |most: f64| 1 + (share.abs() * most).min(most) as usize;
-    let of = |id: u32| escape(&shortened(&name(view, &graph.nodes[id as usize]), LONGEST_TOOLTIP));
+    let name_of =
+        |id: u32| escape(&shortened(&name(view, &graph.nodes[id as usize]), LONGEST_TOOLTIP));
     let arrow = if edge.residual { "..." } else { "->" };
-    let tooltip = format!("{} {arrow} {} ({value})", of(edge.caller), of(edge.callee));
+    let tooltip = format!("{} {arrow} {} ({value})", name_of(edge.caller), name_of(edge.callee));
     let dotted = if edge.residual { " style=\"dotted\"" } else { "" };
     writeln!(
         out,

@@ -76,7 +76,7 @@ fn colors(view: &View, tree: &Tree, boxes: &[FlameBox], scheme: Scheme) -> Vec<R
         let frame = view.frames.get(node.frame);
         let is_code = !matches!(frame.name, Name::Label(..) | Name::NoStack | Name::BeyondLimit);
         match tree.states.get(b.node as usize).filter(|_| is_code) {
-            Some(by_state) => colors::of_states(by_state),
+            Some(by_state) => colors::mixed(by_state),
             None => colors::color(scheme, view.profile, frame, own(node), node.total, max),
         }
     };

@@ -95,9 +95,10 @@ pub fn write_text(
     let over = &first.over;
     let kind = if request.totals { "totals" } else { "self values" };
     let shown = over.rows.len();
-    let of = if shown < over.row_count { format!(" of {}", over.row_count) } else { String::new() };
+    let all_rows =
+        if shown < over.row_count { format!(" of {}", over.row_count) } else { String::new() };
     let interval = moment(over.interval);
-    write!(out, "Showing {shown}{of} rows: {kind} in intervals of {interval}")?;
+    write!(out, "Showing {shown}{all_rows} rows: {kind} in intervals of {interval}")?;
     if over.interval != request.interval {
         let requested = moment(request.interval);
         write!(out, ", because those of {requested} would be more than {MOST_IN_TEXT}")?;
@@ -184,14 +185,14 @@ pub fn write_json(
     head.insert("without_time".into(), over.without_time.into());
     head.insert("row_count".into(), over.row_count.into());
     if tables.len() > 1 {
-        let of = |table: &OverType| {
+        let type_column = |table: &OverType| {
             json!({
                 "kind": json::or_null(&table.kind), "unit": json::or_null(&table.unit),
                 "total": table.total, "kept": table.kept_total,
                 "sums": table.over.sums, "without_time": table.over.without_time,
             })
         };
-        head.insert("column_types".into(), tables.iter().map(of).collect());
+        head.insert("column_types".into(), tables.iter().map(type_column).collect());
     }
     let values = |object: &mut Map<String, Value>, row: &OverRow| {
         object.insert("self".into(), row.self_value.into());
@@ -203,12 +204,12 @@ pub fn write_json(
         let mut object = json::frame(view, view.frames.get(row.frame), options.granularity);
         values(&mut object, row);
         if tables.len() > 1 {
-            let of = |table: &OverType| {
-                let mut of_type = Map::new();
-                values(&mut of_type, &table.over.rows[at]);
-                Value::from(of_type)
+            let type_column = |table: &OverType| {
+                let mut column = Map::new();
+                values(&mut column, &table.over.rows[at]);
+                Value::from(column)
             };
-            object.insert("columns".into(), tables.iter().map(of).collect());
+            object.insert("columns".into(), tables.iter().map(type_column).collect());
         }
         if !options.labels.is_empty() {
             let values = over.groups[row.group as usize].iter();

@@ -8,7 +8,7 @@ use view::{Edge, Peek, Peeked, View};
 
 /// Writes a block for each function: its callers, itself, its callees.
 pub fn write_text(out: &mut dyn Write, view: &View, peek: &Peek) -> io::Result<()> {
-    let block = Block { view, peek, columns: Columns::of(view, peek) };
+    let block = Block { view, peek, columns: Columns::new(view, peek) };
     let Columns { own, total, calls } = block.columns;
     let header = [own.titles("self"), total.titles("total"), calls.titles("calls")].join("  ");
     writeln!(out, "\n{header}  function")?;
@@ -28,17 +28,19 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(view: &View, peek: &Peek) -> Columns {
+    fn new(view: &View, peek: &Peek) -> Columns {
         let nodes = || peek.functions.iter().map(|function| peek.node(function.node));
         let calls = peek.functions.iter().flat_map(|function| {
             let total = peek.node(function.node).total;
             let edges = function.callers.iter().chain(&function.callees);
-            edges.map(move |edge| ValueCells::of_whole(view, edge.value, total))
+            edges.map(move |edge| ValueCells::with_share(view, edge.value, total))
         });
         Columns {
-            own: ValueColumns::of(nodes().map(|node| ValueCells::new(view, node.self_value))),
-            total: ValueColumns::of(nodes().map(|node| ValueCells::new(view, node.total))),
-            calls: ValueColumns::of(calls),
+            own: ValueColumns::for_cells(
+                nodes().map(|node| ValueCells::new(view, node.self_value)),
+            ),
+            total: ValueColumns::for_cells(nodes().map(|node| ValueCells::new(view, node.total))),
+            calls: ValueColumns::for_cells(calls),
         }
     }
 }
@@ -77,7 +79,7 @@ impl Block<'_> {
     ) -> io::Result<()> {
         let Columns { own, total, calls } = self.columns;
         let (own, total) = (own.pad(&ValueCells::EMPTY), total.pad(&ValueCells::EMPTY));
-        let calls = calls.pad(&ValueCells::of_whole(self.view, edge.value, whole));
+        let calls = calls.pad(&ValueCells::with_share(self.view, edge.value, whole));
         let inlined = if edge.inlined { " (inlined)" } else { "" };
         writeln!(out, "{own}  {total}  {calls}    {}{inlined}", self.name(other))
     }

@@ -36,10 +36,10 @@ pub fn write_text(
 ) -> io::Result<()> {
     writeln!(out, "\nFunction: {}", names(view, functions))?;
     writeln!(out, "{}", totals(view, sandwich))?;
-    let columns = TreeColumns::of(view, &sandwich.callers, options);
+    let columns = TreeColumns::new(view, &sandwich.callers, options);
     writeln!(out, "\n{}  function, its callers below it", columns.total.titles("total"))?;
     write_nodes(out, view, &sandwich.callers, options, columns)?;
-    let columns = TreeColumns::of(view, &sandwich.callees, options);
+    let columns = TreeColumns::new(view, &sandwich.callees, options);
     writeln!(out, "\n{}  function, its callees below it", columns.titles())?;
     write_nodes(out, view, &sandwich.callees, options, columns)
 }

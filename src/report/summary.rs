@@ -112,8 +112,8 @@ pub fn sample_count(profile: &Profile) -> Option<i64> {
 /// The sampling period with its unit, and as a rate if it is a time; both ends of a range if merged
 /// files differ.
 pub fn period(profile: &Profile) -> String {
-    let of = period_type(profile);
-    let (kind, unit) = (profile.str(of.kind), profile.str(of.unit));
+    let value_type = period_type(profile);
+    let (kind, unit) = (profile.str(value_type.kind), profile.str(value_type.unit));
     let value = range(profile, |p| units::format(p, unit));
     match unit {
         "nanoseconds" if profile.period > 0 => format!("{value} ({})", rate(profile)),
@@ -125,14 +125,14 @@ pub fn period(profile: &Profile) -> String {
 /// The type of the period. A recording of time and of counts has the period of time, also in files
 /// in which its type is that of the counts.
 fn period_type(profile: &Profile) -> ValueType {
-    let of = profile.period_type;
-    let is_count = profile.str(of.unit) == "count";
+    let period_type = profile.period_type;
+    let is_count = profile.str(period_type.unit) == "count";
     let is_own = comment::values(profile, comment::SAMPLES).next().is_some();
     let is_time = |t: &&ValueType| {
         matches!(profile.str(t.kind), "cpu" | "wall") && profile.str(t.unit) == "nanoseconds"
     };
     let time = profile.sample_types.iter().find(is_time).filter(|_| is_count && is_own);
-    time.copied().unwrap_or(of)
+    time.copied().unwrap_or(period_type)
 }
 
 /// Samples a second, for a period in nanoseconds.

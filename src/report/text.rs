@@ -227,7 +227,7 @@ pub fn write_tree(
     tree: &Tree,
     options: TreeOptions,
 ) -> io::Result<()> {
-    let columns = TreeColumns::of(view, tree, options);
+    let columns = TreeColumns::new(view, tree, options);
     match tree.direction {
         Direction::Callers => {
             writeln!(out, "\n{}  function, its callers below it", columns.total.titles("self"))?;
@@ -247,7 +247,7 @@ pub(super) struct TreeColumns {
 
 impl TreeColumns {
     /// Columns with space for the nodes that may be written.
-    pub(super) fn of(view: &View, tree: &Tree, options: TreeOptions) -> TreeColumns {
+    pub(super) fn new(view: &View, tree: &Tree, options: TreeOptions) -> TreeColumns {
         let cut = Cut::Percent(options.min_percent);
         let whole = tree.node(Tree::ROOT).total;
         let nodes = || {
@@ -255,8 +255,8 @@ impl TreeColumns {
             below_root.filter(|node| cut.keeps(view, whole, node.total))
         };
         TreeColumns {
-            total: ValueColumns::of_many(view, nodes().map(|node| node.total)),
-            own: ValueColumns::of_many(view, nodes().map(|node| node.self_value)),
+            total: ValueColumns::for_values(view, nodes().map(|node| node.total)),
+            own: ValueColumns::for_values(view, nodes().map(|node| node.self_value)),
         }
     }
 

@@ -47,11 +47,11 @@ impl ValueCells {
 
     /// A value of a view, and its share of the total.
     pub(super) fn new(view: &View, value: i64) -> ValueCells {
-        ValueCells::of_whole(view, value, view.total)
+        ValueCells::with_share(view, value, view.total)
     }
 
     /// A value of a view, and its share of `whole`.
-    pub(super) fn of_whole(view: &View, value: i64, whole: i64) -> ValueCells {
+    pub(super) fn with_share(view: &View, value: i64, whole: i64) -> ValueCells {
         let value_text = clean(&units::format(value, view.unit()));
         ValueCells { value: value_text, share: format!("{:.2}%", percent(value, whole)) }
     }
@@ -66,7 +66,7 @@ pub(super) struct ValueColumns {
 
 impl ValueColumns {
     /// Columns with space for these cells.
-    pub(super) fn of(cells: impl Iterator<Item = ValueCells>) -> ValueColumns {
+    pub(super) fn for_cells(cells: impl Iterator<Item = ValueCells>) -> ValueColumns {
         let mut columns = ValueColumns { value: CellWidth(VALUE), share: CellWidth(SHARE) };
         for cell in cells {
             columns.value.fit(&cell.value);
@@ -77,12 +77,13 @@ impl ValueColumns {
 
     /// Columns with space for many values of a view, without a text for each: the longest is one of
     /// the smallest and the largest, unless it has a scale.
-    pub(super) fn of_many(view: &View, values: impl Iterator<Item = i64>) -> ValueColumns {
+    pub(super) fn for_values(view: &View, values: impl Iterator<Item = i64>) -> ValueColumns {
         let (smallest, largest) = values.fold((0, 0), |(smallest, largest): (i64, i64), value| {
             (smallest.min(value), largest.max(value))
         });
-        let mut columns =
-            ValueColumns::of([smallest, largest].map(|v| ValueCells::new(view, v)).into_iter());
+        let mut columns = ValueColumns::for_cells(
+            [smallest, largest].map(|v| ValueCells::new(view, v)).into_iter(),
+        );
         if smallest < 0 {
             // With a scale, none is longer than `-1000.0 KiB`.
             columns.value.0 = columns.value.0.max(VALUE + 1);
@@ -115,7 +116,7 @@ mod tests {
         let p = b.finish(None);
         let view = View::new(&p, 0, Granularity::FUNCTION);
         let cells = || [0, 7, i64::MIN].map(|value| ValueCells::new(&view, value)).into_iter();
-        let columns = ValueColumns::of(cells());
+        let columns = ValueColumns::for_cells(cells());
         let lines: Vec<String> = cells().map(|cell| columns.pad(&cell)).collect();
         assert_eq!(
             lines,
@@ -126,9 +127,9 @@ mod tests {
             ]
         );
         assert_eq!(columns.titles("self").len(), lines[2].len());
-        let many = ValueColumns::of_many(&view, [7, i64::MIN, 0].into_iter());
+        let many = ValueColumns::for_values(&view, [7, i64::MIN, 0].into_iter());
         assert_eq!(many.titles("self"), columns.titles("self"));
-        let narrow = ValueColumns::of(cells().take(0));
+        let narrow = ValueColumns::for_cells(cells().take(0));
         assert_eq!(narrow.titles("self"), "      self    self%");
         assert_eq!(narrow.pad(&ValueCells::EMPTY).len(), narrow.titles("self").len());
     }

@@ -6,7 +6,7 @@ use crate::cli::usage;
 use crate::report::colors::Scheme;
 use crate::report::flame::FlameOptions;
 use crate::report::text::{quoted, regex_reason};
-use crate::report::{flame, json, sandwich as text, summary as of_view};
+use crate::report::{flame, json, sandwich as text, summary as view_summary};
 use view::{Cut, Sandwich, SandwichBoxes, View, named_frames};
 
 impl DrawArgs {
@@ -39,7 +39,7 @@ impl DrawArgs {
         let names = text::names(view, &functions);
         let options = FlameOptions {
             title: self.title.clone().unwrap_or_else(|| format!("Sandwich of {names}")),
-            subtitle: format!("{} · {}", of_view::title(view), text::totals(view, &sandwich)),
+            subtitle: format!("{} · {}", view_summary::title(view), text::totals(view, &sandwich)),
             inverted: !self.flame,
             order: self.order(),
             width: self.width.map(|w| w as usize),

@@ -157,11 +157,11 @@ impl Walk {
             FileType::Directory => Err(ErrorKind::IsADirectory.into()),
             FileType::Symlink => {
                 if !may_use(&directory_stat, &stat) {
-                    return Err(of_another_user("a symbolic link"));
+                    return Err(foreign_error("a symbolic link"));
                 }
                 // Its links lead to open files and not to names.
                 if unix::fstatfs(&existing)?.f_type == unix::PROC_SUPER_MAGIC {
-                    let through = PathBuf::from(of_descriptor(&directory)).join(name);
+                    let through = PathBuf::from(descriptor_path(&directory)).join(name);
                     return OpenOptions::new().write(true).open(through).map(Step::Through);
                 }
                 let target = unix::readlinkat(&existing, c"", Vec::new())?;
@@ -169,7 +169,7 @@ impl Walk {
                 Ok(Step::Link(Walk { base: Some((directory, shown.clone())), path }))
             }
             kind @ (FileType::RegularFile | FileType::Fifo) if !may_use(&directory_stat, &stat) => {
-                Err(of_another_user(if kind == FileType::Fifo { "a FIFO" } else { "a file" }))
+                Err(foreign_error(if kind == FileType::Fifo { "a FIFO" } else { "a file" }))
             }
             FileType::RegularFile => {
                 // Fails if the existing file may not be written to.
@@ -180,7 +180,7 @@ impl Walk {
             }
             // The same file that was checked.
             _ => {
-                let file = OpenOptions::new().write(true).open(of_descriptor(&existing))?;
+                let file = OpenOptions::new().write(true).open(descriptor_path(&existing))?;
                 Ok(Step::Found(Found::Device(file)))
             }
         }
@@ -228,12 +228,12 @@ fn may_use(directory: &Stat, there: &Stat) -> bool {
     !shared || there.st_uid == os::uid() || there.st_uid == directory.st_uid
 }
 
-fn of_another_user(what: &str) -> io::Error {
+fn foreign_error(what: &str) -> io::Error {
     let why = format!("it is {what} of another user, in a directory that all users can write to");
     io::Error::new(ErrorKind::PermissionDenied, why)
 }
 
 /// A path that opens the file of a descriptor.
-pub fn of_descriptor(fd: &impl std::os::fd::AsRawFd) -> String {
+pub fn descriptor_path(fd: &impl std::os::fd::AsRawFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

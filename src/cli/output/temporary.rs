@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{self as unix, AtFlags, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::place::of_descriptor;
+use super::place::descriptor_path;
 use sys::os;
 
 /// Temporary names of a file before it is renamed.
@@ -97,7 +97,7 @@ impl Temporary {
             Some(named) => named,
             None => {
                 let link = |to: &OsStr| {
-                    let from = of_descriptor(&self.file);
+                    let from = descriptor_path(&self.file);
                     unix::linkat(CWD, from, directory, to, AtFlags::SYMLINK_FOLLOW)
                 };
                 match link(name) {
@@ -132,7 +132,7 @@ fn with_free_name<T>(make: impl Fn(&str) -> Result<T, Errno>) -> Result<(T, Stri
 
 /// Removes the files that killed processes of prof of this user left in this directory.
 pub fn remove_stale(directory: &OwnedFd) {
-    let Ok(entries) = fs::read_dir(of_descriptor(directory)) else { return };
+    let Ok(entries) = fs::read_dir(descriptor_path(directory)) else { return };
     for entry in entries.take(MOST_ENTRIES).flatten() {
         let name = entry.file_name();
         let bytes = name.as_bytes();

@@ -14,7 +14,7 @@ use super::super::sort::check_labels;
 use super::super::symbol_args::debuginfod_client;
 use super::super::time;
 use super::{Args, DEFAULT_FILE, Plan};
-use crate::report::diff::of_renamed;
+use crate::report::diff::renamed_line;
 use crate::report::terminal::{
     self, Base, CodeOptions, Opened, Page, Rows, Shown, Start, TextTable, Values,
 };
@@ -191,7 +191,7 @@ fn open_difference(filter: &FilterArgs, files: &Files) -> anyhow::Result<Opened>
     let types = common_types(&before, &all, filter)?;
     let mut after = before.split_off(sides[0].len());
     let renamed = Renamed::unite(&mut before, &after);
-    notes.extend(renamed.as_ref().map(of_renamed));
+    notes.extend(renamed.as_ref().map(renamed_line));
     let type_after = types[before.len()];
     let (profile, type_index) = match after.as_slice() {
         [_] => (after.remove(0), type_after),

@@ -42,7 +42,7 @@ fn recorded(diagnostics: Diagnostics) -> Recorded {
 
 fn lines(recorded: &Recorded, file: Option<&str>) -> Vec<String> {
     let mut out = Vec::new();
-    let summary = Summary::of(recorded, file.map(Path::new));
+    let summary = Summary::for_recording(recorded, file.map(Path::new));
     summary.write(&mut out, false).unwrap();
     summary.advice(&mut out, false).unwrap();
     String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()

@@ -33,15 +33,15 @@ pub fn once<'a>(
     move |b| remedies(view, b, advisor).into_iter().filter(|r| printed.insert(r.clone())).collect()
 }
 
-/// The command that helps most against missing names of the binary `of`, in terms of the profile
+/// The command that helps most against missing names of the binary `path`, in terms of the profile
 /// `file`, a word of a shell.
-pub fn for_names(profile: &Profile, file: Option<String>, of: &str) -> Option<String> {
+pub fn for_names(profile: &Profile, file: Option<String>, path: &str) -> Option<String> {
     let view = View::new(profile, 0, Granularity::NONE);
     let coverage = Coverage::new(&view);
-    let binary = coverage.binaries.iter().find(|b| profile.str(b.file) == of)?;
+    let binary = coverage.binaries.iter().find(|b| profile.str(b.file) == path)?;
     let why = binary.why.iter().map(|gap| &gap.cause).collect();
     let missing = Missing { names: true, why, ..Missing::default() };
-    Advisor::new(&[of], profile, file).for_names(of, profile.str(binary.build_id), &missing)
+    Advisor::new(&[path], profile, file).for_names(path, profile.str(binary.build_id), &missing)
 }
 
 /// The gaps of a binary that concern more than a few of its frames.

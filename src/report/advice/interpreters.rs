@@ -23,7 +23,7 @@ enum Language {
 
 impl Language {
     /// The one whose interpreter a binary is.
-    fn of_binary(file: &str) -> Option<Language> {
+    fn for_binary(file: &str) -> Option<Language> {
         let name = file.rsplit('/').next().unwrap_or(file);
         let name = name.strip_suffix(" (deleted)").unwrap_or(name);
         // The version of `python3.11`, `libpython3.11.so.1.0`, `ruby3.1`, `php8.2`, `php-fpm8.2`.
@@ -32,10 +32,10 @@ impl Language {
             rest.is_empty()
                 || rest.starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
         };
-        let of = |names: &[&str]| {
+        let after = |names: &[&str]| {
             names.iter().find_map(|begin| name.strip_prefix(begin)).filter(|rest| version(rest))
         };
-        if let Some(rest) = of(&["libpython", "python"]) {
+        if let Some(rest) = after(&["libpython", "python"]) {
             let minor = rest.strip_prefix("3.").map(|minor| {
                 minor.bytes().take_while(u8::is_ascii_digit).fold(0, |n: u32, digit| {
                     n.saturating_mul(10).saturating_add(u32::from(digit - b'0'))
@@ -49,7 +49,7 @@ impl Language {
             (&["libperl", "perl"], Language::Perl),
             (&["liblua", "lua"], Language::Lua),
         ];
-        others.into_iter().find_map(|(names, language)| of(names).map(|_| language))
+        others.into_iter().find_map(|(names, language)| after(names).map(|_| language))
     }
 
     fn name(self) -> &'static str {
@@ -88,12 +88,12 @@ impl Language {
 
 /// True if a binary is an interpreter: its debug symbols name no function of the user's program.
 pub fn is_interpreter(file: &str) -> bool {
-    Language::of_binary(file).is_some()
+    Language::for_binary(file).is_some()
 }
 
 /// The remedy for an interpreter's binary; `None` for any other.
 pub fn remedy(file: &str) -> Option<String> {
-    Language::of_binary(file).map(Language::hidden)
+    Language::for_binary(file).map(Language::hidden)
 }
 
 /// The interpreters of a profile in whose stacks no function of the user's program is, by file,
@@ -180,7 +180,7 @@ mod tests {
             ("/usr/bin/node", None),
             ("/usr/lib/jvm/lib/server/libjvm.so", None),
         ] {
-            assert_eq!(Language::of_binary(file), language, "{file}");
+            assert_eq!(Language::for_binary(file), language, "{file}");
         }
     }
 

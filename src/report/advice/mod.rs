@@ -32,7 +32,7 @@ struct Remedies {
     /// A step before all others, for all binaries.
     prerequisite: Option<Prerequisite>,
     /// Remedies for this binary, the best one first.
-    of_binary: Vec<String>,
+    own: Vec<String>,
     /// A command that helps all such binaries.
     fetch: Option<String>,
 }
@@ -47,8 +47,8 @@ struct Prerequisite {
 }
 
 impl Remedies {
-    fn of_binary(of_binary: Vec<String>) -> Remedies {
-        Remedies { of_binary, ..Remedies::default() }
+    fn own(own: Vec<String>) -> Remedies {
+        Remedies { own, ..Remedies::default() }
     }
 }
 
@@ -77,15 +77,15 @@ impl Advisor {
     /// For the binaries with these paths, of a profile, which is in the file `file` if there is
     /// one.
     pub fn new(files: &[&str], profile: &Profile, file: Option<String>) -> Advisor {
-        let compilers = Compilers::of(profile);
+        let compilers = Compilers::find(profile);
         let run_times = |file: &&str| {
             let found = profile.strings.find(file).into_iter();
-            ((*file).to_owned(), found.flat_map(|id| compilers.of_file(id)).collect())
+            ((*file).to_owned(), found.flat_map(|id| compilers.by_file(id)).collect())
         };
         Advisor {
             profile: file,
             packages: packages::packages(files),
-            distribution: Distribution::of_this_system(),
+            distribution: Distribution::running(),
             run_times: files.iter().map(run_times).collect(),
             hiding: interpreters::hiding(profile, files),
         }
@@ -106,13 +106,13 @@ impl Advisor {
                 (false, false) => "for source lines: ",
                 (false, true) => "for source lines of the interpreter: ",
             };
-            let Remedies { prerequisite, mut of_binary, fetch } =
+            let Remedies { prerequisite, mut own, fetch } =
                 self.for_binary(file, build_id, missing);
-            if let Some(first) = of_binary.first_mut() {
+            if let Some(first) = own.first_mut() {
                 first.insert_str(0, what);
             }
             out.extend(prerequisite.map(|first| first.sentence));
-            out.extend(of_binary);
+            out.extend(own);
             out.extend(fetch.map(|fetch| format!("or, for all such: {fetch}")));
         }
         out.extend(missing.ends.iter().find_map(|why| match *why {
@@ -124,9 +124,9 @@ impl Advisor {
 
     /// The command that gives the binary `file` names with the least effort.
     pub fn for_names(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Option<String> {
-        let Remedies { prerequisite, of_binary, fetch } = self.for_binary(file, build_id, missing);
+        let Remedies { prerequisite, own, fetch } = self.for_binary(file, build_id, missing);
         // A server needs no root, and helps other binaries, too.
-        fetch.or(prerequisite.map(|first| first.brief)).or(of_binary.into_iter().next())
+        fetch.or(prerequisite.map(|first| first.brief)).or(own.into_iter().next())
     }
 
     /// The remedy for stacks that end in the run-time code of this file.
@@ -144,7 +144,7 @@ impl Advisor {
     fn for_binary(&self, file: &str, build_id: &str, missing: &Missing<'_>) -> Remedies {
         if file.starts_with("[kernel") {
             let hidden = missing.names.then_some("as root: sysctl kernel.kptr_restrict=0");
-            return Remedies::of_binary(hidden.into_iter().map(str::to_owned).collect());
+            return Remedies::own(hidden.into_iter().map(str::to_owned).collect());
         }
         let lacks_map = missing.why.contains(&&Cause::PerfMapMissing);
         let is_without_remedy = file.starts_with('[') || file.is_empty();
@@ -156,21 +156,21 @@ impl Advisor {
             if names.is_empty() {
                 names.push(run_time::WRITE_PERF_MAP.to_owned());
             }
-            return Remedies::of_binary(names);
+            return Remedies::own(names);
         }
         let package = self.packages.get(file);
-        let fetch = package.filter(|p| p.of_distribution).and_then(|_| self.fetch(build_id));
+        let fetch = package.filter(|p| p.is_distributed).and_then(|_| self.fetch(build_id));
         if let Some(remedy) = self.by_reason(file, build_id, missing) {
             // A package that was replaced by a newer one is still on the server.
-            return Remedies { fetch, ..Remedies::of_binary(vec![remedy]) };
+            return Remedies { fetch, ..Remedies::own(vec![remedy]) };
         }
         if let Some(package) = package {
-            return Remedies { fetch, ..self.of_package(package) };
+            return Remedies { fetch, ..self.for_package(package) };
         }
         let strip = if missing.names { " and do not strip it" } else { "" };
         let id =
             if build_id.is_empty() { "; it has no build ID: link with -Wl,--build-id" } else { "" };
-        Remedies::of_binary(vec![format!(
+        Remedies::own(vec![format!(
             "build it with -g (Rust: debug = \"line-tables-only\" in [profile.release]){strip}{id}"
         )])
     }
@@ -227,10 +227,10 @@ impl Advisor {
     }
 
     /// The commands that get the debug symbols of a package.
-    fn of_package(&self, package: &Package) -> Remedies {
+    fn for_package(&self, package: &Package) -> Remedies {
         let Package { name, version, maintainer, .. } = package;
-        if !package.of_distribution {
-            return Remedies::of_binary(vec![format!(
+        if !package.is_distributed {
+            return Remedies::own(vec![format!(
                 "the debug symbols of {name} {version} come from its vendor ({maintainer}); when \
                  they are in a directory: {}",
                 self.symbolize_again(" --symbol-path DIR")
@@ -260,7 +260,7 @@ impl Advisor {
             Some(_) => format!("{install} && {again}"),
             None => format!("{install} (then {again})"),
         };
-        Remedies { prerequisite, ..Remedies::of_binary(vec![remedy]) }
+        Remedies { prerequisite, ..Remedies::own(vec![remedy]) }
     }
 }
 
@@ -276,7 +276,7 @@ pub fn can_be_whole(why: Truncation) -> bool {
 pub fn whole_stacks_of(profile: &Profile, why: Truncation) -> Option<String> {
     match why {
         Truncation::RunTimeCode => {
-            let remedy = Compilers::of(profile).whole_stacks();
+            let remedy = Compilers::find(profile).whole_stacks();
             remedy.map(|remedy| format!("for whole stacks: {remedy}"))
         }
         why => whole_stacks(why),

@@ -21,7 +21,7 @@ pub struct Package {
     /// Its maintainer, without the address.
     pub maintainer: String,
     /// It belongs to the distribution, whose archive has its debug symbols.
-    pub of_distribution: bool,
+    pub is_distributed: bool,
 }
 
 impl Package {
@@ -45,13 +45,13 @@ pub fn packages(files: &[&str]) -> FxHashMap<String, Package> {
     let names: FxHashSet<&str> = owners.values().map(String::as_str).collect();
     let mut installed = described(&names);
     let doubtful: Vec<&str> =
-        installed.values().filter(|p| !p.of_distribution).map(|p| p.name.as_str()).collect();
+        installed.values().filter(|p| !p.is_distributed).map(|p| p.name.as_str()).collect();
     let in_archive = in_archive(&doubtful);
     for package in installed.values_mut() {
-        package.of_distribution |= in_archive.contains(&package.name);
+        package.is_distributed |= in_archive.contains(&package.name);
     }
-    let of = |(file, name): (String, String)| Some((file, installed.get(&name)?.clone()));
-    owners.into_iter().filter_map(of).collect()
+    let with_package = |(file, name): (String, String)| Some((file, installed.get(&name)?.clone()));
+    owners.into_iter().filter_map(with_package).collect()
 }
 
 /// The packages of these files in the database of Debian's dpkg.
@@ -129,7 +129,7 @@ fn described(names: &FxHashSet<&str>) -> FxHashMap<String, Package> {
             name: name.to_owned(),
             version: version.to_owned(),
             maintainer: maintainer.split('<').next().unwrap_or_default().trim().to_owned(),
-            of_distribution: looks_distributed(version, maintainer),
+            is_distributed: looks_distributed(version, maintainer),
         };
         Some((package.name.clone(), package))
     };
@@ -140,9 +140,10 @@ fn described(names: &FxHashSet<&str>) -> FxHashMap<String, Package> {
 /// theirs, too, which [`in_archive`] finds out at some cost.
 fn looks_distributed(version: &str, maintainer: &str) -> bool {
     let host = maintainer.rsplit('@').next().unwrap_or_default().trim_end_matches('>');
-    let of = |name: &str| host.strip_suffix(name).is_some_and(|h| h.is_empty() || h.ends_with('.'));
+    let is_below =
+        |name: &str| host.strip_suffix(name).is_some_and(|h| h.is_empty() || h.ends_with('.'));
     let maintained =
-        ["debian.org", "debian.net", "ubuntu.com", "launchpad.net", "canonical.com"].map(of);
+        ["debian.org", "debian.net", "ubuntu.com", "launchpad.net", "canonical.com"].map(is_below);
     // What follows the last dash is the packagers': `9+deb12u14`, `2ubuntu1.4`, `1~bpo12+1`,
     // but also `1.pgdg120+1` or `1nodesource1`.
     let revision = version.rsplit_once('-').map_or("", |(_, revision)| revision);
@@ -166,11 +167,11 @@ fn in_archive(packages: &[&str]) -> FxHashSet<String> {
         None => output_of(Command::new("apt-cache").arg("policy")),
     };
     let archives = distribution_archives(&archives);
-    let of_distribution = |(at, (package, from)): (usize, &(&str, &str))| {
+    let in_archive = |(at, (package, from)): (usize, &(&str, &str))| {
         let is_it = known.as_ref().map_or_else(|| archives.contains(from), |known| known[at]);
         is_it.then(|| (*package).to_owned())
     };
-    installed.iter().enumerate().filter_map(of_distribution).collect()
+    installed.iter().enumerate().filter_map(in_archive).collect()
 }
 
 /// apt's copies of the archives' indexes.
@@ -285,7 +286,7 @@ pub enum Archive {
 
 impl Distribution {
     /// The distribution that runs.
-    pub fn of_this_system() -> Distribution {
+    pub fn running() -> Distribution {
         let urls = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
         Distribution::below(Path::new("/"), &urls)
     }
@@ -297,7 +298,7 @@ impl Distribution {
             Some(_) => Some(Servers::Environment),
             None => configured_server(&root.join("etc")).map(Servers::Url),
         };
-        Distribution { servers, archive: Archive::of(&os, &apt_sources(&root.join("etc/apt"))) }
+        Distribution { servers, archive: Archive::find(&os, &apt_sources(&root.join("etc/apt"))) }
     }
 }
 
@@ -328,8 +329,9 @@ fn is_plain(word: &str) -> bool {
 /// The files in a directory with one of these extensions, in the order of their names.
 fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let of_kind = |path: &PathBuf| extensions.iter().any(|&e| path.extension() == Some(e.as_ref()));
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(of_kind).collect();
+    let has_extension =
+        |path: &PathBuf| extensions.iter().any(|&e| path.extension() == Some(e.as_ref()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(has_extension).collect();
     files.sort();
     files
 }
@@ -352,9 +354,9 @@ fn apt_sources(apt: &Path) -> Vec<Source> {
     for path in lists {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         if path.extension().is_some_and(|e| e == "sources") {
-            sources.extend(stanzas(&text).iter().filter_map(|s| Source::of_stanza(s)));
+            sources.extend(stanzas(&text).iter().filter_map(|s| Source::parse_stanza(s)));
         } else {
-            sources.extend(text.lines().filter_map(Source::of_line));
+            sources.extend(text.lines().filter_map(Source::parse_line));
         }
     }
     sources
@@ -381,7 +383,7 @@ fn stanzas(text: &str) -> Vec<Vec<(String, String)>> {
 
 impl Source {
     /// A line of `sources.list`: `deb [OPTION=VALUE …] URI SUITE COMPONENT…`.
-    fn of_line(line: &str) -> Option<Source> {
+    fn parse_line(line: &str) -> Option<Source> {
         let rest = line.trim().strip_prefix("deb")?.strip_prefix([' ', '\t'])?.trim_start();
         let (options, rest) = match rest.strip_prefix('[') {
             Some(rest) => rest.split_once(']')?,
@@ -398,13 +400,13 @@ impl Source {
     }
 
     /// A paragraph of a file that ends in `.sources`.
-    fn of_stanza(fields: &[(String, String)]) -> Option<Source> {
+    fn parse_stanza(fields: &[(String, String)]) -> Option<Source> {
         let value = |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
         let words = |name: &str| -> Vec<String> {
             value(name).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
         };
         let disabled = value("enabled").is_some_and(|v| v.eq_ignore_ascii_case("no"));
-        if disabled || !words("types").iter().any(|of| of == "deb") {
+        if disabled || !words("types").iter().any(|kind| kind == "deb") {
             return None;
         }
         Some(Source {
@@ -443,7 +445,7 @@ impl Source {
 
 impl Archive {
     /// The one of the distribution with this `os-release`, whose apt has these sources.
-    fn of(os_release: &str, sources: &[Source]) -> Archive {
+    fn find(os_release: &str, sources: &[Source]) -> Archive {
         if sources.iter().any(Source::is_of_debug_packages) {
             return Archive::Enabled;
         }

@@ -18,15 +18,15 @@ pub const KEEP_FRAME_POINTERS: &str =
 #[derive(Debug, Default)]
 pub struct Compilers {
     /// By the file of the code: a perf map, a jitdump, or memory without a file.
-    of_file: FxHashMap<StrId, BTreeSet<RunTime>>,
+    by_file: FxHashMap<StrId, BTreeSet<RunTime>>,
     /// Of stacks that are truncated in such code, with the sum of their values.
-    of_truncated: FxHashMap<RunTime, u64>,
+    truncated: FxHashMap<RunTime, u64>,
 }
 
 impl Compilers {
     /// Recognizes them by the binaries in the same stacks, else in those of the same process, else
     /// by the name of the process.
-    pub fn of(profile: &Profile) -> Compilers {
+    pub fn find(profile: &Profile) -> Compilers {
         let mut compilers = Compilers::default();
         let files: Vec<(bool, Option<RunTime>)> = profile
             .mappings
@@ -34,7 +34,7 @@ impl Compilers {
             .map(|mapping| {
                 let file = profile.str(mapping.file);
                 let is_run_time = is_compilers_file(file) || is_made_in_memory(file);
-                (is_run_time, RunTime::of_binary(file))
+                (is_run_time, RunTime::for_binary(file))
             })
             .collect();
         if !files.iter().any(|(is_run_time, _)| *is_run_time) {
@@ -49,11 +49,11 @@ impl Compilers {
             let locations = profile.stacks.get(stack).iter();
             locations.filter_map(|l| profile.locations[l.0 as usize].mapping)
         };
-        let mut of_process: FxHashMap<StrId, RunTime> = FxHashMap::default();
+        let mut by_process: FxHashMap<StrId, RunTime> = FxHashMap::default();
         for sample in &profile.samples {
             let found = mappings_of(sample.stack).find_map(|mapping| files[mapping.0 as usize].1);
             if let (Some(found), Some(process)) = (found, process_of(sample.labels)) {
-                of_process.entry(process).or_insert(found);
+                by_process.entry(process).or_insert(found);
             }
         }
         for (row, sample) in profile.samples.iter().enumerate() {
@@ -64,19 +64,19 @@ impl Compilers {
             let process = process_of(sample.labels);
             let found = mappings_of(sample.stack)
                 .find_map(|mapping| files[mapping.0 as usize].1)
-                .or_else(|| of_process.get(&process?).copied())
-                .or_else(|| RunTime::of_process(profile.str(process?)));
+                .or_else(|| by_process.get(&process?).copied())
+                .or_else(|| RunTime::for_process(profile.str(process?)));
             let Some(found) = found else { continue };
             for mapping in mappings_of(sample.stack).filter(is_run_time) {
                 let file = profile.mappings[mapping.0 as usize].file;
-                compilers.of_file.entry(file).or_default().insert(found);
+                compilers.by_file.entry(file).or_default().insert(found);
             }
             let ends = |&id: &LocationId| {
                 profile.truncation_of(id) == Some(Truncation::RunTimeCode.code())
             };
             if profile.stacks.get(sample.stack).iter().any(ends) {
                 let value = profile.values_of(row).first().copied().unwrap_or_default();
-                let sum = compilers.of_truncated.entry(found).or_default();
+                let sum = compilers.truncated.entry(found).or_default();
                 *sum = sum.saturating_add(u64::try_from(value).unwrap_or_default());
             }
         }
@@ -84,13 +84,13 @@ impl Compilers {
     }
 
     /// Those of the code in this file.
-    pub fn of_file(&self, file: StrId) -> impl Iterator<Item = RunTime> + '_ {
-        self.of_file.get(&file).into_iter().flatten().copied()
+    pub fn by_file(&self, file: StrId) -> impl Iterator<Item = RunTime> + '_ {
+        self.by_file.get(&file).into_iter().flatten().copied()
     }
 
     /// The remedy for most of the stacks that are truncated in run-time code.
     pub fn whole_stacks(&self) -> Option<&'static str> {
-        let most = self.of_truncated.iter().max_by_key(|(run_time, n)| (**n, **run_time));
+        let most = self.truncated.iter().max_by_key(|(run_time, n)| (**n, **run_time));
         most.map_or(Some(KEEP_FRAME_POINTERS), |(run_time, _)| run_time.whole_stacks())
     }
 }
@@ -105,7 +105,7 @@ fn is_made_in_memory(file: &str) -> bool {
 /// The remedy for missing names of the code that a process made at run time, if its compiler is
 /// recognized by the process's name.
 pub fn names_of_process(name: &str, pid: Option<i64>) -> String {
-    let run_time = RunTime::of_process(name);
+    let run_time = RunTime::for_process(name);
     run_time.map_or_else(|| WRITE_PERF_MAP.to_owned(), |run_time| run_time.names(pid))
 }
 
@@ -128,7 +128,7 @@ pub enum RunTime {
 
 impl RunTime {
     /// The one that a binary contains.
-    pub fn of_binary(file: &str) -> Option<RunTime> {
+    pub fn for_binary(file: &str) -> Option<RunTime> {
         let name = file.rsplit('/').next().unwrap_or(file);
         let begins = |with: &[&str]| with.iter().any(|w| name.starts_with(w));
         Some(match () {
@@ -143,7 +143,7 @@ impl RunTime {
     }
 
     /// The one that runs in a process with this name.
-    pub fn of_process(name: &str) -> Option<RunTime> {
+    pub fn for_process(name: &str) -> Option<RunTime> {
         const NAMES: [(&str, RunTime); 7] = [
             ("node", RunTime::Node),
             // The main thread of node.
@@ -154,7 +154,7 @@ impl RunTime {
             ("php", RunTime::Php),
             ("luajit", RunTime::LuaJit),
         ];
-        NAMES.into_iter().find_map(|(begin, of)| name.starts_with(begin).then_some(of))
+        NAMES.into_iter().find_map(|(begin, run_time)| name.starts_with(begin).then_some(run_time))
     }
 
     /// The remedy for truncated stacks, if there is one.
@@ -212,7 +212,7 @@ mod tests {
             ("/usr/bin/php8.2", Some(RunTime::Php)),
         ];
         for (file, run_time) in binaries {
-            assert_eq!(RunTime::of_binary(file), run_time, "{file}");
+            assert_eq!(RunTime::for_binary(file), run_time, "{file}");
         }
         let processes = [
             ("MainThread", Some(RunTime::Node)),
@@ -221,7 +221,7 @@ mod tests {
             ("bash", None),
         ];
         for (name, run_time) in processes {
-            assert_eq!(RunTime::of_process(name), run_time, "{name}");
+            assert_eq!(RunTime::for_process(name), run_time, "{name}");
         }
     }
 
@@ -257,15 +257,15 @@ mod tests {
         add("worker", &["/usr/bin/php8.2"], false, 1);
         add("luajit", &["/tmp/perf-7.map"], true, 3);
         let profile = builder.finish(None);
-        let compilers = Compilers::of(&profile);
+        let compilers = Compilers::find(&profile);
         let of = |file: &str| {
             let file = profile.strings.find(file).unwrap();
-            compilers.of_file(file).collect::<Vec<_>>()
+            compilers.by_file(file).collect::<Vec<_>>()
         };
         assert_eq!(of("//anon"), [RunTime::Java]);
         assert_eq!(of("[anon:php]"), [RunTime::Php]);
         assert_eq!(of("/tmp/perf-7.map"), [RunTime::LuaJit]);
         assert_eq!(compilers.whole_stacks(), RunTime::Php.whole_stacks());
-        assert_eq!(Compilers::of(&Profile::default()).whole_stacks(), Some(KEEP_FRAME_POINTERS));
+        assert_eq!(Compilers::find(&Profile::default()).whole_stacks(), Some(KEEP_FRAME_POINTERS));
     }
 }

@@ -33,11 +33,11 @@ fn programs_are_built_with_debug_information_and_packages_get_theirs_installed()
         },
         ..Advisor::default()
     };
-    let package = |name: &str, of_distribution| Package {
+    let package = |name: &str, is_distributed| Package {
         name: name.to_owned(),
         version: "1.2-3x".to_owned(),
         maintainer: "Their Vendor".to_owned(),
-        of_distribution,
+        is_distributed,
     };
     debian.packages.insert("/bin/x".into(), package("dpkg", true));
     assert_eq!(
@@ -126,7 +126,7 @@ fn debug_symbols_of_an_interpreter_are_not_offered_as_names_of_the_program() {
         name: "php8.2-cli".to_owned(),
         version: "8.2".to_owned(),
         maintainer: "Debian".to_owned(),
-        of_distribution: true,
+        is_distributed: true,
     };
     let advisor = Advisor {
         packages: [(file.to_owned(), package)].into_iter().collect(),

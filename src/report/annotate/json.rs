@@ -108,14 +108,14 @@ fn name(view: &View, name: Name) -> Value {
 }
 
 fn inlined(view: &View, line: &SourceLine) -> Vec<Value> {
-    let one = |l: &view::source::InlinedLine| {
+    let inlined_line = |l: &view::source::InlinedLine| {
         json!({
             "depth": l.depth, "function": name(view, l.function),
             "file": or_null(view.profile.str(l.file)), "line": known(l.line),
             "self": l.values.self_value, "total": l.values.total,
         })
     };
-    line.inlined.iter().map(one).collect()
+    line.inlined.iter().map(inlined_line).collect()
 }
 
 fn binary(view: &View, code: &BinaryCode) -> Value {

@@ -20,11 +20,11 @@ pub fn head_notes(view: &View, unit: Unit, annotated: &Annotated<'_>) -> Vec<Str
     let listing = annotated.listing;
     let p = view.profile;
     let file = p.str(listing.file);
-    let of_file = if file.is_empty() { "[unknown file]" } else { file };
+    let file_name = if file.is_empty() { "[unknown file]" } else { file };
     let name = match unit {
         Unit::Function if listing.is_unnamed() => listing.name(view).into_owned(),
-        Unit::Function => format!("{}  {of_file}", name(view, listing.function)),
-        Unit::File => of_file.to_owned(),
+        Unit::Function => format!("{}  {file_name}", name(view, listing.function)),
+        Unit::File => file_name.to_owned(),
     };
     let binary = listing.mapping.map_or("", |m| base_name(p.str(p.mappings[m.0 as usize].file)));
     let binary =

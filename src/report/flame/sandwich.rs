@@ -24,10 +24,10 @@ const IS_BELOW: &str = "if (!inverted) {
 /// belongs to.
 const IS_NEARER: &str = "var y = parseFloat(a.y.value);
         if ((y - middle) * (ymin - middle) < 0) {
-            if (ex < of_function.x || ex >= of_function.x + of_function.w) {
+            if (ex < zoomed_function.x || ex >= zoomed_function.x + zoomed_function.w) {
                 e.classList.add(\"hide\");
             } else {
-                zoom_child(e, of_function.x, of_function.w);
+                zoom_child(e, zoomed_function.x, zoomed_function.w);
                 to_update_text.push(e);
             }
             continue;
@@ -41,13 +41,13 @@ const BEFORE_LOOP: &str = "var to_update_text = [];";
 const FIND_FUNCTION: &str = "var to_update_text = [];
     unzoom();
     unzoombtn.classList.remove(\"hide\");
-    var of_function = { x: 0, w: total_samples };
+    var zoomed_function = { x: 0, w: total_samples };
     for (var i = 0; i < el.length; i++) {
         var f = find_child(el[i], \"rect\").attributes;
         var fx = parseInt(f[\"fg:x\"].value);
         var fw = parseInt(f[\"fg:w\"].value);
         if (parseFloat(f.y.value) == middle && fx <= xmin && xmin < fx + fw) {
-            of_function = { x: fx, w: fw };
+            zoomed_function = { x: fx, w: fw };
         }
     }";
 

@@ -255,7 +255,7 @@ fn boxes_have_the_colours_of_their_states() {
         inside.split(',').map(|n| n.parse().unwrap()).collect::<Vec<f64>>()
     };
     let of = |by_state| {
-        let Rgb { r, g, b } = colors::of_states(&by_state);
+        let Rgb { r, g, b } = colors::mixed(&by_state);
         [r, g, b].map(f64::from)
     };
     assert_eq!(fill("nap"), of([0, 0, 4, 0, 0, 0]));

@@ -33,13 +33,13 @@ pub fn write_peek(
     peek: &Peek,
     granularity: Granularity,
 ) -> io::Result<()> {
-    let of_node = |id: u32| frame(view, view.frames.get(peek.node(id).frame), granularity);
+    let node_frame = |id: u32| frame(view, view.frames.get(peek.node(id).frame), granularity);
     let list = |edges: &[Edge], other: fn(&Edge) -> u32| -> Value {
-        let object = |edge| with_edge(of_node(other(edge)), edge);
+        let object = |edge| with_edge(node_frame(other(edge)), edge);
         edges.iter().map(object).collect()
     };
     let rows = peek.functions.iter().map(|function| {
-        let mut object = of_node(function.node);
+        let mut object = node_frame(function.node);
         let node = peek.node(function.node);
         object.insert("self".into(), node.self_value.into());
         object.insert("total".into(), node.total.into());

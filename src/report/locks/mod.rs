@@ -31,7 +31,7 @@ pub struct LockWaits {
 /// Classifies the undecided waits of a profile that have names.
 pub fn classify(profile: &mut Profile) -> LockWaits {
     let mut waits = LockWaits::default();
-    let Some(columns) = WaitColumns::of(profile) else { return waits };
+    let Some(columns) = WaitColumns::find(profile) else { return waits };
     let mut classifier =
         Classifier { profile, rules: FxHashMap::default(), decided_rules: FxHashMap::default() };
     let width = classifier.profile.sample_types.len();
@@ -146,7 +146,7 @@ struct WaitColumns {
 }
 
 impl WaitColumns {
-    fn of(profile: &Profile) -> Option<WaitColumns> {
+    fn find(profile: &Profile) -> Option<WaitColumns> {
         let count = profile.type_index("contentions/count")?;
         let delay = profile.type_index("delay/nanoseconds")?;
         let holder = profile.type_index("holder_contentions/count");
@@ -208,7 +208,7 @@ impl Classifier<'_> {
                     name => name,
                 });
                 let behind = |semaphore| rules::behind(name, role, semaphore);
-                [rules::of(name, role), behind(false), behind(true)]
+                [rules::find(name, role), behind(false), behind(true)]
             })
         };
         let lines = |&location: &LocationId| self.profile.lines_of(location).iter();
@@ -240,7 +240,7 @@ impl Classifier<'_> {
         let stack = profile.stacks.get(stack).iter().take(DEPTH);
         let is_condition = |&location: &&LocationId| {
             let lines = profile.lines_of(*location);
-            lines.iter().any(|line| rules::of(name(line), role) == Some(rules::CONDITION))
+            lines.iter().any(|line| rules::find(name(line), role) == Some(rules::CONDITION))
         };
         let behind = stack.skip_while(|l| !is_condition(l)).skip_while(is_condition);
         let mut binary = None;

@@ -198,7 +198,7 @@ const RELEASING_BEHIND: &[(&str, WaitRule)] = &[
 ];
 
 /// Rule for a function.
-pub fn of(name: &str, role: LockRole) -> Option<WaitRule> {
+pub fn find(name: &str, role: LockRole) -> Option<WaitRule> {
     let (c, paths) = match role {
         LockRole::Waits => (WAITING, WAITING_IN),
         LockRole::Releases => (RELEASING, RELEASING_IN),

@@ -4,7 +4,7 @@ use profile::{Builder, Column};
 const LOCK: Option<WaitRule> = Some(WaitRule::Lock("mutex"));
 
 fn waits(name: &str) -> Option<WaitRule> {
-    rules::of(name, LockRole::Waits)
+    rules::find(name, LockRole::Waits)
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn functions_of_libraries_have_rules() {
         assert_eq!(waits(name), None, "{name}");
     }
     // The releasing function is not the waiting one.
-    assert_eq!(rules::of("__GI___pthread_mutex_unlock_usercnt", LockRole::Releases), LOCK);
+    assert_eq!(rules::find("__GI___pthread_mutex_unlock_usercnt", LockRole::Releases), LOCK);
     assert_eq!(waits("__new_sem_post"), None);
 }
 

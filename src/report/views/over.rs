@@ -11,14 +11,15 @@ use view::{Columns, Over, OverOptions, TopOptions, View};
 pub const REGISTERED: Registered = Registered { name: "over", option: None, check: always, write };
 
 fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let Some(of) = request.over else { return Ok(()) };
+    let Some(over_request) = request.over else { return Ok(()) };
     let (most, rows) = match request.format {
         OutputFormat::Text => (MOST_IN_TEXT, over::DEFAULT_ROWS),
         OutputFormat::Json => (MOST_IN_JSON, 0),
     };
     let top = TopOptions { limit: request.rows.unwrap_or(rows), ..request.top() };
     let types = &request.columns.types;
-    let tables = Over::by_type(view, &OverOptions { interval: of.interval, most, top }, types);
+    let tables =
+        Over::by_type(view, &OverOptions { interval: over_request.interval, most, top }, types);
     let granularity = request.granularity;
     let labels = request.labels.to_vec();
     let options = TableOptions {
@@ -28,7 +29,7 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
         columns: Columns::default(),
     };
     match request.format {
-        OutputFormat::Text => over::write_text(out, view, &tables, of, &options),
-        OutputFormat::Json => over::write_json(out, view, &tables, of, &options),
+        OutputFormat::Text => over::write_text(out, view, &tables, over_request, &options),
+        OutputFormat::Json => over::write_json(out, view, &tables, over_request, &options),
     }
 }

@@ -87,10 +87,10 @@ fn files_are_attributed_to_packages_by_dpkg() {
     let libc = "/usr/lib/x86_64-linux-gnu/libc.so.6";
     let found = packages(&["/no/such", "/usr/bin/dpkg", libc, "/bin/*", "-x", "/usr/bin/dpkg "]);
     let dpkg = &found["/usr/bin/dpkg"];
-    assert_eq!((dpkg.name.as_str(), dpkg.of_distribution), ("dpkg", true), "{dpkg:?}");
+    assert_eq!((dpkg.name.as_str(), dpkg.is_distributed), ("dpkg", true), "{dpkg:?}");
     assert!(!dpkg.version.is_empty() && !dpkg.maintainer.contains('@'), "{dpkg:?}");
     let libc = &found[libc];
-    assert_eq!((libc.name.as_str(), libc.of_distribution), ("libc6", true), "{libc:?}");
+    assert_eq!((libc.name.as_str(), libc.is_distributed), ("libc6", true), "{libc:?}");
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(packages(&["[vdso]", "//anon", ""]).is_empty());
 }
