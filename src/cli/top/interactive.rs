@@ -178,13 +178,13 @@ impl Show<'_> {
                 Message::Control(Control::Pause) => self.pause(),
                 Message::Control(Control::Record(typed)) => {
                     if let Err(error) = self.data.start(&typed, self.status.has_ended) {
-                        self.say(format!("{error:#}"));
+                        self.send_message(format!("{error:#}"));
                     }
                 }
-                Message::Note(note) => self.say(note),
+                Message::Note(note) => self.send_message(note),
                 Message::Started(number, _) => {
                     if let Err(error) = self.started(number) {
-                        self.say(format!("{error:#}"));
+                        self.send_message(format!("{error:#}"));
                     }
                 }
                 Message::Ended(number, recorded) => {
@@ -261,13 +261,13 @@ impl Show<'_> {
             self.ended = Some(recorded);
         } else if starting.is_some() {
             let reason = recorded.map_or_else(|e| format!("{e:#}"), |_| "the target ended".into());
-            self.say(reason);
+            self.send_message(reason);
         } else if number == 0 {
             self.data.first = Some(recorded);
         }
     }
 
-    fn say(&mut self, message: String) {
+    fn send_message(&mut self, message: String) {
         // The views may have ended.
         self.updates.send(Update::Message(message)).ok();
     }

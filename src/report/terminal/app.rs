@@ -10,7 +10,7 @@ use super::live::{Control, LiveStatus};
 use super::menu::Menu;
 use super::model::Model;
 use super::page::{Body, PageState, release};
-use super::query::{Order, Page, Query, Rows, Shown, SourceOf};
+use super::query::{Order, Page, Query, Rows, Shown, ShownSource};
 use super::run::Start;
 use super::search::{Search, Way};
 use super::target::Target;
@@ -36,7 +36,7 @@ pub enum Command {
     Compute(u64, Query),
     /// Nothing that is being computed is waited for any longer.
     Cancel,
-    /// Write the current page to this file, and return the message to [`App::say`].
+    /// Write the current page to this file, and return the message to [`App::show_message`].
     Write(String),
     /// Pass this request to the recording.
     Live(Control),
@@ -94,7 +94,7 @@ impl App {
     /// The state before the profile is read.
     pub fn new(start: Start, theme: Theme) -> App {
         let Start { file, shown, filters, collapses_recursion, .. } = start;
-        let query = Query { filters, collapses_recursion, ..Query::of(shown) };
+        let query = Query { filters, collapses_recursion, ..Query::new(shown) };
         App {
             file,
             theme,
@@ -160,7 +160,7 @@ impl App {
     }
 
     /// Sets the message in the line at the bottom.
-    pub fn say(&mut self, message: String) {
+    pub fn show_message(&mut self, message: String) {
         self.message = Some(message);
     }
 
@@ -188,7 +188,7 @@ impl App {
             Err(error) => {
                 let page = self.page_mut();
                 // The error is shown instead of the former model, whose rows have no menus then.
-                page.put_aside();
+                page.unload();
                 page.error = Some(error);
             }
         }
@@ -206,7 +206,7 @@ impl App {
             return Vec::new();
         }
         if query == self.page().query {
-            return self.again();
+            return self.recompute();
         }
         let was_computing = self.leave();
         self.pages.truncate(self.at + 1);
@@ -221,7 +221,7 @@ impl App {
     }
 
     /// Computes the current page if that failed, or was canceled.
-    fn again(&mut self) -> Vec<Command> {
+    fn recompute(&mut self) -> Vec<Command> {
         match self.page_mut().error.take() {
             Some(_) if self.job.is_none() => self.compute(),
             _ => Vec::new(),
@@ -242,7 +242,7 @@ impl App {
         page.wanted = wanted;
         page.query.shown = shown;
         if page.is_flame() {
-            page.put_aside();
+            page.unload();
         } else {
             page.forget_model();
         }
@@ -257,7 +257,7 @@ impl App {
         let was_computing = self.job.take().is_some();
         if was_computing {
             // A model that it has is older than the profile.
-            self.page_mut().put_aside();
+            self.page_mut().unload();
         }
         was_computing
     }
@@ -268,7 +268,7 @@ impl App {
         let at = self.at;
         for (i, page) in self.pages.iter_mut().enumerate() {
             if i.abs_diff(at) > KEPT_PAGES {
-                page.put_aside();
+                page.unload();
             }
         }
         let commands = self.compute();
@@ -288,7 +288,9 @@ impl App {
                 self.arrive(was_computing)
             }
             None => {
-                self.say(if by < 0 { "no previous page" } else { "no next page" }.to_owned());
+                self.show_message(
+                    if by < 0 { "no previous page" } else { "no next page" }.to_owned(),
+                );
                 Vec::new()
             }
         }
@@ -339,7 +341,7 @@ impl App {
             Action::Copy => return self.copy(),
             Action::NextWindow => return self.control(Control::NextWindow),
             Action::Pause => return self.control(Control::Pause),
-            Action::Record => return self.ask_what_to_record(),
+            Action::Record => return self.prompt_for_recording(),
             Action::Help => self.help = Some(0),
             Action::Cancel => return self.cancel(),
             Action::Redraw => return vec![Command::Redraw],
@@ -355,7 +357,7 @@ impl App {
             ViewKey::Functions => self.show(Shown::functions()),
             ViewKey::CallTree => self.show(Shown::Tree(Direction::Callees)),
             ViewKey::Callers => {
-                let wanted = Target::of(self.page()).function;
+                let wanted = Target::selected(self.page()).function;
                 let shown = Shown::Tree(Direction::Callers);
                 let query = Query { shown, ..self.page().query.clone() };
                 self.visit_at(query, wanted)
@@ -368,7 +370,7 @@ impl App {
             ViewKey::Processes => self.show(by_label(label::PROCESS)),
             ViewKey::Threads => self.show(by_label(label::THREAD)),
             ViewKey::States => self.show_states(),
-            ViewKey::Sandwich => match Target::of(self.page()).function {
+            ViewKey::Sandwich => match Target::selected(self.page()).function {
                 Some(name) => self.show(Shown::Sandwich(name)),
                 None => self.refuse("select a function first"),
             },
@@ -384,7 +386,7 @@ impl App {
     }
 
     fn refuse(&mut self, reason: &str) -> Vec<Command> {
-        self.say(reason.to_owned());
+        self.show_message(reason.to_owned());
         Vec::new()
     }
 
@@ -405,16 +407,16 @@ impl App {
     /// shown or left out.
     fn show_source(&mut self) -> Vec<Command> {
         let shown = self.page().query.shown.clone();
-        let target = Target::of(self.page());
+        let target = Target::selected(self.page());
         if let Shown::Source(of) = shown
             && target.function.as_ref().is_none_or(|name| *name == of.name)
         {
-            return self.change(Shown::Source(SourceOf { assembly: !of.assembly, ..of }));
+            return self.change(Shown::Source(ShownSource { assembly: !of.assembly, ..of }));
         }
         match (target.function.or(target.file), target.address) {
-            (Some(name), _) => self.show(Shown::Source(SourceOf { name, assembly: false })),
+            (Some(name), _) => self.show(Shown::Source(ShownSource { name, assembly: false })),
             // Code without a name has instructions only.
-            (None, Some(name)) => self.show(Shown::Source(SourceOf { name, assembly: true })),
+            (None, Some(name)) => self.show(Shown::Source(ShownSource { name, assembly: true })),
             (None, None) => self.refuse("select a function or a file first"),
         }
     }
@@ -441,7 +443,7 @@ impl App {
             self.page_mut().error = Some("canceled; Backspace goes back".to_owned());
             return vec![Command::Cancel];
         } else if self.profile.is_none() {
-            self.say("the profile is being read; q ends".to_owned());
+            self.show_message("the profile is being read; q ends".to_owned());
         } else if self.is_searching() || !self.page_mut().zoom_out() {
             self.search = None;
         }

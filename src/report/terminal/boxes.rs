@@ -273,7 +273,7 @@ mod tests {
 
     fn flame(profile: Profile) -> Model {
         let shown = Shown::flame(Direction::Callees);
-        let query = Query::of(shown);
+        let query = Query::new(shown);
         compute(&Context::new(&Arc::new(profile)), &query).unwrap_or_else(|e| panic!("{e}"))
     }
 

@@ -60,7 +60,7 @@ struct Sides<'b> {
 }
 
 impl<'b> Sides<'b> {
-    fn of(context: &'b Context, query: &Query) -> Result<Sides<'b>, String> {
+    fn new(context: &'b Context, query: &Query) -> Result<Sides<'b>, String> {
         let base = context.base.as_deref().ok_or("nothing to compare with: prof diff BASE FILE")?;
         let only = [context.profile.clone()];
         let after = if base.after.is_empty() { &only } else { base.after.as_slice() };
@@ -123,7 +123,7 @@ pub struct FlameDifference {
 impl Difference {
     /// The difference that a query shows. Fails with one line.
     pub fn new(context: &Context, query: &Query, rows: &Rows) -> Result<Difference, String> {
-        let sides = Sides::of(context, query)?;
+        let sides = Sides::new(context, query)?;
         let views = sides.views(query.shown.granularity());
         let (before, after) = views.split_at(sides.before);
         let labels = rows.labels();
@@ -147,7 +147,7 @@ impl Difference {
         query: &Query,
         min_width: f64,
     ) -> Result<FlameDifference, String> {
-        let sides = Sides::of(context, query)?;
+        let sides = Sides::new(context, query)?;
         let mut views = sides.views(Granularity::FUNCTION);
         for view in &mut views {
             view.leave_out_negative();
@@ -255,7 +255,7 @@ mod tests {
     use view::testing::{answers, processes};
 
     fn names(context: &Context, shown: Shown) -> Vec<String> {
-        let query = Query::of(shown);
+        let query = Query::new(shown);
         match compute(context, &query) {
             Ok(Model::Diff(found)) => (0..found.diff.rows.len()).map(|i| found.name(i)).collect(),
             Ok(_) => panic!("a difference"),
@@ -314,7 +314,7 @@ mod tests {
         let context = context(answers(), answers());
         for (rows, binary) in [(Rows::Functions, Some("app")), (Rows::Binaries, None)] {
             let shown = Shown::diff(rows);
-            let query = Query::of(shown);
+            let query = Query::new(shown);
             let Ok(Model::Diff(found)) = compute(&context, &query) else { panic!("a difference") };
             assert_eq!(found.binary(0), binary);
         }

@@ -8,7 +8,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::app::{App, Prompt, Purpose};
 use super::keys;
 use super::model::Model;
-use super::query::{AddedFilter, Query, Shown, SourceOf};
+use super::query::{AddedFilter, Query, Shown, ShownSource};
 use super::theme::Theme;
 use crate::report::diff::value;
 
@@ -192,7 +192,7 @@ fn hints(query: &Query) -> &'static str {
         Shown::Tree(_) => "Enter expand  m menu  + focus  / search  ? help",
         Shown::Flame(_) => "Enter zoom  Esc out  m menu  / search  ? help",
         Shown::Sandwich(_) => "Enter expand  a source  m menu  / search  ? help",
-        Shown::Source(SourceOf { assembly: true, .. }) => {
+        Shown::Source(ShownSource { assembly: true, .. }) => {
             "a source  Enter menu  w write  / search  ? help"
         }
         Shown::Source(_) => "a assembly  Enter menu  w write  / search  ? help",

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::difference::{Difference, FlameDifference};
 use super::model::Context;
-use super::query::{FlameOf, Query, Shown};
+use super::query::{Query, Shown, ShownFlame};
 use super::{new_file, sandwich, source, written};
 use crate::report::colors::Scheme;
 use crate::report::diff::{self, DiffLayout};
 use crate::report::flame::{self, FlameOptions};
 use crate::report::views::OutputFormat;
-use crate::report::{dot, flame_diff, graphviz, json, sandwich as of_function, summary};
+use crate::report::{dot, flame_diff, graphviz, json, sandwich as sandwich_text, summary};
 use profile::Profile;
 use regex::Regex;
 use view::{
@@ -94,8 +94,8 @@ fn write_sandwich(
     let regex = Regex::new(&sandwich::pattern(part, name)).map_err(io::Error::other)?;
     let functions = matching_frames(&view, &regex);
     let model = Sandwich::new(&view, &functions, Cut::Width(MIN_WIDTH));
-    let title = format!("Sandwich of {}", of_function::names(&view, &functions));
-    let subtitle = of_function::totals(&view, &model);
+    let title = format!("Sandwich of {}", sandwich_text::names(&view, &functions));
+    let subtitle = sandwich_text::totals(&view, &model);
     flame::sandwich::write(out, &view, &model, &options(title, subtitle))
 }
 
@@ -106,7 +106,7 @@ fn write_flame(part: &Arc<Profile>, query: &Query, out: &mut Vec<u8>) -> io::Res
     view.collapse_recursion = query.collapses_recursion;
     let (direction, order) = match query.shown {
         Shown::Tree(direction) => (direction, Siblings::Name),
-        Shown::Flame(FlameOf { direction, siblings, .. }) => (direction, siblings),
+        Shown::Flame(ShownFlame { direction, siblings, .. }) => (direction, siblings),
         _ => (Direction::Callees, Siblings::Name),
     };
     let tree = Tree::new(&mut view, direction, &[], Cut::Width(MIN_WIDTH));
@@ -154,19 +154,19 @@ fn write_json(
                 DiffLayout { files, granularity, labels: Vec::new(), children: true, rows: 0 };
             flame_diff::write_json(out, &diff, &boxes, Direction::Callees, &layout)
         }
-        Shown::Flame(of) => {
+        Shown::Flame(flame) => {
             let mut view = View::new(profile, query.type_index, Granularity::FUNCTION);
             view.leave_out_negative();
             view.collapse_recursion = query.collapses_recursion;
-            let tree = Tree::new(&mut view, of.direction, &[], Cut::Width(MIN_WIDTH));
-            let (order, min_width) = (of.siblings, MIN_WIDTH);
+            let tree = Tree::new(&mut view, flame.direction, &[], Cut::Width(MIN_WIDTH));
+            let (order, min_width) = (flame.siblings, MIN_WIDTH);
             let options = view::BoxOptions { order, min_width, zoom: Tree::ROOT };
             let boxes = view::Boxes::new(&view, &tree, &options);
             json::write_boxes(out, &view, &tree, &boxes, Granularity::FUNCTION)
         }
-        Shown::Source(of) => {
+        Shown::Source(shown) => {
             let view = View::new(profile, query.type_index, query.shown.granularity());
-            source::write_json(context, &view, of, out)
+            source::write_json(context, &view, shown, out)
         }
         _ => written::write(context, profile, query, OutputFormat::Json, out),
     }

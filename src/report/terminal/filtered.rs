@@ -38,7 +38,7 @@ impl Part {
 
 /// A profile through filters.
 struct Entry {
-    of: Weak<Profile>,
+    whole: Weak<Profile>,
     filters: Vec<AddedFilter>,
     part: Weak<Profile>,
     unmatched: Vec<AddedFilter>,
@@ -106,7 +106,7 @@ impl FilterCache {
         (1..=filters.len()).rev().find_map(|count| {
             let (first, rest) = filters.split_at(count);
             let is_it = |entry: &&Entry| {
-                entry.filters == first && std::ptr::eq(entry.of.as_ptr(), Arc::as_ptr(profile))
+                entry.filters == first && std::ptr::eq(entry.whole.as_ptr(), Arc::as_ptr(profile))
             };
             let entry = state.entries.iter().find(is_it)?;
             let profile = entry.part.upgrade()?;
@@ -120,7 +120,7 @@ impl FilterCache {
         state.entries.retain(|entry| entry.part.strong_count() > 0);
         let Part { profile: part, unmatched, without_time } = part;
         state.entries.push(Entry {
-            of: Arc::downgrade(profile),
+            whole: Arc::downgrade(profile),
             filters: filters.to_vec(),
             part: Arc::downgrade(part),
             unmatched: unmatched.clone(),

@@ -104,7 +104,7 @@ pub struct Facts {
 
 impl Facts {
     /// The facts of a view of this part.
-    pub fn of(part: &Part, view: View<'_>) -> Facts {
+    pub fn new(part: &Part, view: View<'_>) -> Facts {
         Facts {
             profile: part.profile.clone(),
             unmatched: part.unmatched.clone(),
@@ -330,9 +330,9 @@ fn compute_of(context: &Context, query: &Query, part: &Part) -> Result<Model, St
     Ok(match &query.shown {
         Shown::Table { rows, order } => table(part, view, rows, *order),
         Shown::Tree(direction) => graph(part, view, *direction, Siblings::LeftHeavy),
-        Shown::Flame(of) => graph(part, view, of.direction, of.siblings),
+        Shown::Flame(flame) => graph(part, view, flame.direction, flame.siblings),
         Shown::Sandwich(name) => Model::Graph(sandwich::graph(part, view, name)?),
-        Shown::Source(of) => Model::Code(Code::new(context, part, view, of)?),
+        Shown::Source(source) => Model::Code(Code::new(context, part, view, source)?),
         Shown::States(order) => Model::States(thread_table(part, view, *order)),
         Shown::Diff { .. }
         | Shown::DiffFlame
@@ -353,7 +353,7 @@ fn table(part: &Part, view: View<'_>, rows: &Rows, order: Order) -> Model {
     if order.reversed {
         top.rows.reverse();
     }
-    let facts = Facts::of(part, view);
+    let facts = Facts::new(part, view);
     Model::Table(Table { facts, rows: top.rows, groups: top.groups, kind: rows.clone() })
 }
 
@@ -361,7 +361,7 @@ fn thread_table(part: &Part, view: View<'_>, order: Order) -> ThreadTable {
     let mut threads = ThreadStates::new(&view);
     states::sort(&mut threads, order);
     let ThreadStates { rows, has_states } = threads;
-    ThreadTable { facts: Facts::of(part, view), rows, has_states }
+    ThreadTable { facts: Facts::new(part, view), rows, has_states }
 }
 
 /// Frames of all stacks above which trees have no branches that are too small to be seen.
@@ -382,7 +382,7 @@ fn graph(part: &Part, mut view: View<'_>, direction: Direction, siblings: Siblin
     let profile = &part.profile;
     let tree = Tree::new(&mut view, direction, &[], cut(profile));
     let ordered = Ordered::cancelable(&tree, &view.frames, profile, siblings, &view.cancel);
-    Model::Graph(Graph { facts: Facts::of(part, view), tree, ordered, callers_end: 0 })
+    Model::Graph(Graph { facts: Facts::new(part, view), tree, ordered, callers_end: 0 })
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ mod tests {
 
     fn graph() -> Graph {
         let shown = Shown::Tree(Direction::Callees);
-        let query = Query::of(shown);
+        let query = Query::new(shown);
         match compute(&Context::new(&Arc::new(answers())), &query) {
             Ok(Model::Graph(graph)) => graph,
             _ => panic!("a tree"),

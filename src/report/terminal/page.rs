@@ -10,7 +10,7 @@ use super::cursor::{Cursor, Move};
 use super::model::Model;
 use super::outline::Outline;
 use super::place::Place;
-use super::query::{FlameOf, Query, Shown};
+use super::query::{Query, Shown, ShownFlame};
 use super::source::Content;
 use view::{BoxTree, Direction, Tree};
 
@@ -34,7 +34,7 @@ pub struct PageState {
     boxes: LaidOut,
     /// The user has selected something.
     pub is_touched: bool,
-    /// The state when the model was put aside.
+    /// The state when the model was unloaded.
     place: Option<Place>,
     /// The name of what is selected as soon as there is a model.
     pub wanted: Option<String>,
@@ -94,9 +94,9 @@ impl PageState {
     }
 
     /// Frees the model until the page is shown again. The next one is shown at the same place.
-    pub fn put_aside(&mut self) {
+    pub fn unload(&mut self) {
         if self.model.is_some() {
-            let place = Place::of(self);
+            let place = Place::find(self);
             self.forget_model();
             self.place = place;
         }
@@ -104,7 +104,7 @@ impl PageState {
 
     /// Sets the model, and selects what was wanted of it.
     pub fn set(&mut self, model: Arc<Model>, body: Body) {
-        let place = Place::of(self).or_else(|| self.place.take());
+        let place = Place::find(self).or_else(|| self.place.take());
         if let Model::Graph(graph) = &*model {
             self.outline = Outline::new(graph);
             let roots = graph.ordered.children(Tree::ROOT).iter().copied();
@@ -296,7 +296,7 @@ impl PageState {
 
     /// True if its boxes begin at the lower end of the screen.
     fn is_upward(&self) -> bool {
-        matches!(self.query.shown, Shown::Flame(FlameOf { is_upward: true, .. }))
+        matches!(self.query.shown, Shown::Flame(ShownFlame { is_upward: true, .. }))
     }
 
     /// The row of boxes on line `y` of a screen with this height; the last line has no boxes.

@@ -72,11 +72,11 @@ fn expanded_nodes(
 ) -> Vec<(u32, u64)> {
     let mut found = Vec::new();
     let mut pending = vec![(Tree::ROOT, 0)];
-    while let Some((parent, of_parent)) = pending.pop() {
+    while let Some((parent, parent_path)) = pending.pop() {
         for &child in tree.children(parent) {
-            if let Some(of_path) = is_expanded(child, of_parent) {
-                found.push((child, of_path));
-                pending.push((child, of_path));
+            if let Some(path) = is_expanded(child, parent_path) {
+                found.push((child, path));
+                pending.push((child, path));
             }
         }
     }
@@ -85,7 +85,7 @@ fn expanded_nodes(
 
 impl Place {
     /// The state of a page; `None` without a model.
-    pub fn of(page: &PageState) -> Option<Place> {
+    pub fn find(page: &PageState) -> Option<Place> {
         let mut place = Place {
             row: None,
             chosen: Vec::new(),
@@ -96,11 +96,11 @@ impl Place {
         if let Some(tree) = model.boxes() {
             place.chosen = path(tree, page.node());
             place.zoom = path(tree, page.zoom);
-            let expanded = expanded_nodes(tree, |node, of_parent| {
+            let expanded = expanded_nodes(tree, |node, parent_path| {
                 let is_expanded = page.outline.is_expanded(node);
-                is_expanded.then(|| hash_below(of_parent, name_of(tree, node)))
+                is_expanded.then(|| hash_below(parent_path, name_of(tree, node)))
             });
-            place.expanded = expanded.into_iter().map(|(_, of_path)| of_path).collect();
+            place.expanded = expanded.into_iter().map(|(_, path)| path).collect();
         } else if page.is_touched && page.cursor.selected < page.rows() {
             let row = page.cursor.selected;
             place.row = Some((hash(&page.text_at(row)), row));
@@ -126,9 +126,9 @@ impl Place {
             page.chosen = chosen;
         }
         let Model::Graph(graph) = &*model else { return };
-        let expanded = expanded_nodes(tree, |node, of_parent| {
-            let of_path = hash_below(of_parent, name_of(tree, node));
-            self.expanded.contains(&of_path).then_some(of_path)
+        let expanded = expanded_nodes(tree, |node, parent_path| {
+            let path = hash_below(parent_path, name_of(tree, node));
+            self.expanded.contains(&path).then_some(path)
         });
         page.outline.set_expanded(graph, expanded.into_iter().map(|(node, _)| node));
         if page.is_touched && !page.is_flame() {

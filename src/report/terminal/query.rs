@@ -27,7 +27,7 @@ pub struct Query {
 
 impl Query {
     /// A view of the first sample type without filters.
-    pub fn of(shown: Shown) -> Query {
+    pub fn new(shown: Shown) -> Query {
         Query { type_index: 0, filters: Vec::new(), shown, collapses_recursion: false }
     }
 
@@ -40,7 +40,7 @@ impl Query {
 
 /// A flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlameOf {
+pub struct ShownFlame {
     /// What is on a box: what it calls, or its callers.
     pub direction: Direction,
     /// The order of the boxes on one box.
@@ -62,11 +62,11 @@ pub enum Shown {
     /// A call tree.
     Tree(Direction),
     /// A flame graph.
-    Flame(FlameOf),
+    Flame(ShownFlame),
     /// The callers and the callees of the function with this name.
     Sandwich(String),
     /// The source of a function or a file.
-    Source(SourceOf),
+    Source(ShownSource),
     /// Threads, with their values by state.
     States(Order),
     /// The difference to the profiles before.
@@ -141,7 +141,7 @@ impl TextTable {
 
 /// The function or file of a page of source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceOf {
+pub struct ShownSource {
     /// Its name, or the path of the file.
     pub name: String,
     /// Instructions between the lines.
@@ -356,7 +356,7 @@ impl Shown {
 
     /// A flame graph that begins at the upper end, with boxes by name.
     pub fn flame(direction: Direction) -> Shown {
-        Shown::Flame(FlameOf { direction, siblings: Siblings::Name, is_upward: false })
+        Shown::Flame(ShownFlame { direction, siblings: Siblings::Name, is_upward: false })
     }
 
     /// A difference of self values.
@@ -432,14 +432,14 @@ impl Shown {
             Shown::Table { rows, .. } => rows.name(),
             Shown::Tree(Direction::Callees) => "call tree".to_owned(),
             Shown::Tree(Direction::Callers) => "callers".to_owned(),
-            Shown::Flame(FlameOf { direction, siblings, .. }) => {
-                let of = if *direction == Direction::Callers { " of callers" } else { "" };
+            Shown::Flame(ShownFlame { direction, siblings, .. }) => {
+                let callers = if *direction == Direction::Callers { " of callers" } else { "" };
                 let heavy = if *siblings == Siblings::LeftHeavy { ", widest first" } else { "" };
-                format!("flame graph{of}{heavy}")
+                format!("flame graph{callers}{heavy}")
             }
             Shown::Sandwich(name) => format!("sandwich of {name}"),
-            Shown::Source(SourceOf { name, assembly: false }) => format!("source of {name}"),
-            Shown::Source(SourceOf { name, assembly: true }) => format!("assembly of {name}"),
+            Shown::Source(ShownSource { name, assembly: false }) => format!("source of {name}"),
+            Shown::Source(ShownSource { name, assembly: true }) => format!("assembly of {name}"),
             Shown::States(_) => "threads by state".to_owned(),
             Shown::Diff { rows, values: Values::Own, .. } => {
                 format!("difference, self, {}", rows.name())

@@ -90,7 +90,7 @@ enum Event {
     Opened(anyhow::Result<Box<Opened>>),
     Update(Update),
     Computed(u64, Result<Arc<Model>, String>),
-    Said(String),
+    Message(String),
     /// A thread has panicked.
     Panicked,
 }
@@ -342,7 +342,7 @@ impl Views {
                 }
                 let commands = self.app.open(Arc::new(profile), type_index);
                 if !notes.is_empty() {
-                    self.app.say(notes.join("; "));
+                    self.app.show_message(notes.join("; "));
                 }
                 return self.perform(commands);
             }
@@ -351,7 +351,7 @@ impl Views {
                 let commands = self.app.computed(job, model);
                 return self.perform(commands);
             }
-            Event::Said(message) => self.app.say(message),
+            Event::Message(message) => self.app.show_message(message),
             Event::Panicked => anyhow::bail!("a bug ended the interactive views; --stdio prints"),
         }
         Ok(None)
@@ -364,7 +364,7 @@ impl Views {
                 Vec::new()
             }
             Update::Message(message) => {
-                self.app.say(message);
+                self.app.show_message(message);
                 Vec::new()
             }
             Update::Interrupted(signal) => return Ok(Some(Ended::BySignal(signal))),
@@ -496,7 +496,9 @@ impl Views {
                     self.work.cancel.cancel();
                     let client = self.work.code.symbols.debuginfod.as_deref();
                     if client.is_some_and(|client| client.is_waiting() && client.abandon()) {
-                        self.app.say("no file is fetched by debuginfod from now on".to_owned());
+                        self.app.show_message(
+                            "no file is fetched by debuginfod from now on".to_owned(),
+                        );
                     }
                 }
                 Command::Write(path) => {
@@ -505,12 +507,12 @@ impl Views {
                     let query = self.app.page().query.clone();
                     let sender = self.sender.clone();
                     in_background(&self.sender, move || {
-                        sender.send(Event::Said(export::write(&context, &query, &path))).ok();
+                        sender.send(Event::Message(export::write(&context, &query, &path))).ok();
                     });
                 }
                 Command::Copy(text) => {
                     self.screen.copy(&text)?;
-                    self.app.say(format!("copied {text}"));
+                    self.app.show_message(format!("copied {text}"));
                 }
                 Command::Live(control) => {
                     if let Some(pass) = &self.control {

@@ -56,7 +56,7 @@ pub fn graph(part: &Part, view: View<'_>, name: &str) -> Result<Graph, String> {
     let tree = Tree { nodes, left_out, beyond_limit, direction, states: Vec::new() };
     let ordered =
         Ordered::cancelable(&tree, &view.frames, profile, Siblings::LeftHeavy, &view.cancel);
-    Ok(Graph { facts: Facts::of(part, view), tree, ordered, callers_end })
+    Ok(Graph { facts: Facts::new(part, view), tree, ordered, callers_end })
 }
 
 #[cfg(test)]

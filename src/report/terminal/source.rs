@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::filtered::Part;
 use super::model::{Context, Facts};
-use super::query::SourceOf;
+use super::query::ShownSource;
 use crate::report::annotate::{
     self, Annotated, Lookup, Section, SectionKind, all_instructions, assembly_sections, head_notes,
     source_rows, write_section,
@@ -50,9 +50,9 @@ impl Code {
         context: &Context,
         part: &Part,
         view: View<'_>,
-        of: &SourceOf,
+        request: &ShownSource,
     ) -> Result<Code, String> {
-        let Found { sections, is_unnamed } = find(context, &view, of)?;
+        let Found { sections, is_unnamed } = find(context, &view, request)?;
         let servers = annotate::server_notes(&context.code.symbols).into_iter();
         let notes = servers.map(|note| CodeRow::plain(Content::Note, note));
         let rows: Vec<CodeRow> = notes.chain(rows(sections)).collect();
@@ -61,14 +61,14 @@ impl Code {
         let size = |row: &CodeRow| (row.values.self_value.unsigned_abs(), row.values.total);
         let candidates = rows.iter().enumerate().rev().filter(|(_, row)| is_own(row));
         let hottest = candidates.max_by_key(|(_, row)| size(row)).map_or(0, |(i, _)| i);
-        Ok(Code { facts: Facts::of(part, view), rows, hottest, is_unnamed })
+        Ok(Code { facts: Facts::new(part, view), rows, hottest, is_unnamed })
     }
 }
 
 /// The source that a page shows as lines of text. Fails with one line.
-pub fn text(context: &Context, view: &View, of: &SourceOf) -> Result<Vec<String>, String> {
+pub fn text(context: &Context, view: &View, request: &ShownSource) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
-    for (number, section) in find(context, view, of)?.sections.iter().enumerate() {
+    for (number, section) in find(context, view, request)?.sections.iter().enumerate() {
         let blank = if number == 0 { "" } else { "\n" };
         write!(out, "{blank}")
             .and_then(|()| write_section(&mut out, view, false, section))
@@ -97,18 +97,18 @@ struct Found {
 }
 
 /// The source that a page shows. Fails with one line.
-fn find(context: &Context, view: &View, of: &SourceOf) -> Result<Found, String> {
+fn find(context: &Context, view: &View, request: &ShownSource) -> Result<Found, String> {
     let mut lookup = Lookup::new(view, &context.code.paths, &context.code.symbols);
-    let mut selection = selected(view, &lookup, &of.name)?;
+    let mut selection = selected(view, &lookup, &request.name)?;
     let is_unnamed = selection.is_unnamed();
-    let assembly = of.assembly || is_unnamed;
+    let assembly = request.assembly || is_unnamed;
     if assembly {
         selection.unit = Unit::Function;
     }
     let source = Source::new(view, &selection);
     context.check()?;
     if source.listings.is_empty() {
-        return Err(format!("no sample that passes the filters has {}", of.name));
+        return Err(format!("no sample that passes the filters has {}", request.name));
     }
     let mut sections = Vec::new();
     for listing in source.listings.iter().take(MAX_LISTINGS) {
@@ -165,12 +165,12 @@ fn shown(listing: &Listing, text: Option<&SourceText>, is_alone: bool) -> Vec<bo
 pub fn write_json(
     context: &Context,
     view: &View,
-    of: &SourceOf,
+    request: &ShownSource,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut lookup = Lookup::new(view, &context.code.paths, &context.code.symbols);
-    let mut selection = selected(view, &lookup, &of.name).map_err(io::Error::other)?;
-    let assembly = of.assembly || selection.is_unnamed();
+    let mut selection = selected(view, &lookup, &request.name).map_err(io::Error::other)?;
+    let assembly = request.assembly || selection.is_unnamed();
     if assembly {
         selection.unit = Unit::Function;
     }
@@ -207,8 +207,8 @@ mod tests {
     use view::testing::{answers, frames_profile};
 
     fn rows(context: &Context, name: &str, assembly: bool) -> Result<Code, String> {
-        let shown = Shown::Source(SourceOf { name: name.to_owned(), assembly });
-        match compute(context, &Query::of(shown))? {
+        let shown = Shown::Source(ShownSource { name: name.to_owned(), assembly });
+        match compute(context, &Query::new(shown))? {
             Model::Code(code) => Ok(code),
             _ => panic!("source"),
         }
@@ -237,8 +237,8 @@ mod tests {
         let mut context = Context::new(&profile);
         let paths = SourcePaths { directories: vec![directory.path().into()], trim: Vec::new() };
         context.code = Arc::new(CodeOptions { paths, ..CodeOptions::default() });
-        let of = SourceOf { name: "foo1".to_owned(), assembly: false };
-        let granularity = Shown::Source(of.clone()).granularity();
+        let shown = ShownSource { name: "foo1".to_owned(), assembly: false };
+        let granularity = Shown::Source(shown.clone()).granularity();
         let view = View::new(&profile, 0, granularity);
         let layout =
             annotate::Layout { all_lines: true, percent: false, order: annotate::Order::Line };
@@ -249,7 +249,7 @@ mod tests {
         ] {
             let text: String = (1..=lines).map(|i| format!("\tline {i};\n")).collect();
             std::fs::write(directory.path().join("app.c"), text).unwrap();
-            let found = super::text(&context, &view, &of).unwrap();
+            let found = super::text(&context, &view, &shown).unwrap();
             assert!(found.iter().any(|line| line == expected), "{found:#?}");
             let mut lookup = Lookup::new(&view, &context.code.paths, &context.code.symbols);
             let source = Source::new(&view, &selected(&view, &lookup, "foo1").unwrap());

@@ -4,7 +4,7 @@
 use super::difference::Difference;
 use super::model::{Model, Table, ThreadTable};
 use super::page::PageState;
-use super::query::{AddedFilter, Rows, Shown, SourceOf, exactly};
+use super::query::{AddedFilter, Rows, Shown, ShownSource, exactly};
 use profile::{LabelValue, Profile, StrId, label};
 use view::{Condition, Frame, Name, Tree, base_name, is_run_time};
 
@@ -37,33 +37,33 @@ pub struct Target {
 
 impl Target {
     /// What is selected on a page; nothing on a page of text.
-    pub fn of(page: &PageState) -> Target {
+    pub fn selected(page: &PageState) -> Target {
         match page.model.as_deref() {
-            Some(Model::Table(table)) => Target::of_table(table, page.cursor.selected),
+            Some(Model::Table(table)) => Target::in_table(table, page.cursor.selected),
             Some(Model::Graph(graph)) => match page.node() {
                 Tree::ROOT => Target::default(),
                 node => {
                     let frame = graph.facts.frame(graph.tree.node(node).frame);
-                    Target::of_frame(&graph.facts.profile, frame)
+                    Target::for_frame(&graph.facts.profile, frame)
                 }
             },
-            Some(Model::States(threads)) => Target::of_thread(threads, page.cursor.selected),
+            Some(Model::States(threads)) => Target::in_thread(threads, page.cursor.selected),
             Some(Model::Code(code)) => {
                 let row = code.rows.get(page.cursor.selected);
                 let function = row.and_then(|row| row.function.clone());
                 match &page.query.shown {
-                    Shown::Source(SourceOf { name, .. }) if code.is_unnamed => {
+                    Shown::Source(ShownSource { name, .. }) if code.is_unnamed => {
                         let address = function.is_none().then(|| name.clone());
                         Target { function, address, ..Target::default() }
                     }
-                    Shown::Source(SourceOf { name, .. }) => {
+                    Shown::Source(ShownSource { name, .. }) => {
                         let function = function.or_else(|| Some(name.clone()));
                         Target { function, ..Target::default() }
                     }
                     _ => Target { function, ..Target::default() },
                 }
             }
-            Some(Model::Diff(found)) => Target::of_difference(found, page.cursor.selected),
+            Some(Model::Diff(found)) => Target::in_difference(found, page.cursor.selected),
             Some(Model::DiffFlame(flame)) => match flame.function(page.node()) {
                 Some(frame) => Target {
                     function: Some(frame.name.to_string()),
@@ -76,7 +76,7 @@ impl Target {
         }
     }
 
-    fn of_table(table: &Table, row: usize) -> Target {
+    fn in_table(table: &Table, row: usize) -> Target {
         let Some(row) = table.rows.get(row) else { return Target::default() };
         let profile = &*table.facts.profile;
         if let Rows::Label(key) = &table.kind {
@@ -89,7 +89,7 @@ impl Target {
             return Target::default();
         }
         let frame = table.facts.frame(row.frame);
-        let target = Target::of_frame(profile, frame);
+        let target = Target::for_frame(profile, frame);
         match table.kind {
             Rows::Files => Target { function: None, binary: None, ..target },
             Rows::Binaries => Target { function: None, file: None, ..target },
@@ -97,7 +97,7 @@ impl Target {
         }
     }
 
-    fn of_frame(profile: &Profile, frame: &Frame) -> Target {
+    fn for_frame(profile: &Profile, frame: &Frame) -> Target {
         let text = |id: StrId| (id != StrId::EMPTY).then(|| profile.str(id).to_owned());
         let function = match frame.name {
             Name::Function(name) => text(name),
@@ -113,7 +113,7 @@ impl Target {
         Target { function, file: text(frame.file), binary, address, label: None }
     }
 
-    fn of_thread(threads: &ThreadTable, row: usize) -> Target {
+    fn in_thread(threads: &ThreadTable, row: usize) -> Target {
         let Some(row) = threads.rows.get(row) else { return Target::default() };
         let (key, value) = match (row.thread.tid, &*row.thread.name) {
             (0, "") => return Target::default(),
@@ -126,7 +126,7 @@ impl Target {
         Target { label, ..Target::default() }
     }
 
-    fn of_difference(found: &Difference, row: usize) -> Target {
+    fn in_difference(found: &Difference, row: usize) -> Target {
         let Some(at) = found.diff.rows.get(row) else { return Target::default() };
         let frame = &found.diff.frames[at.frame as usize];
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -260,10 +260,10 @@ mod tests {
 
     /// The first row of a page.
     fn target(context: &Context, shown: Shown) -> Target {
-        let query = Query::of(shown);
+        let query = Query::new(shown);
         let mut page = PageState::new(query.clone());
         page.set(Arc::new(compute(context, &query).unwrap()), Body { width: 80, height: 20 });
-        Target::of(&page)
+        Target::selected(&page)
     }
 
     #[test]
@@ -290,11 +290,11 @@ mod tests {
     fn an_address_leads_to_its_instructions() {
         let context = Context::new(&Arc::new(view::testing::frames_profile()));
         let shown = Shown::table(Rows::Functions);
-        let query = Query::of(shown);
+        let query = Query::new(shown);
         let Ok(Model::Table(table)) = compute(&context, &query) else { panic!("a table") };
         let of = |name: &str| {
             let row = (0..table.rows.len()).find(|&row| table.name(row) == name).unwrap();
-            Target::of_table(&table, row)
+            Target::in_table(&table, row)
         };
         assert_eq!(of("libx.so+0x1234").address.as_deref(), Some("libx.so+0x1234"));
         assert_eq!(of("inner").address, None);
@@ -316,7 +316,7 @@ mod tests {
         ] {
             let context = Context::new(&Arc::new(profile));
             let shown = Shown::table(rows.clone());
-            let query = Query::of(shown.clone());
+            let query = Query::new(shown.clone());
             let Ok(Model::Table(table)) = compute(&context, &query) else { panic!("a table") };
             let target = target(&context, shown);
             let filters = vec![target.focus().unwrap()];

@@ -203,9 +203,9 @@ mod tests {
     fn changes_differ_with_and_without_colours() {
         for depth in [Depth::None, Depth::Ansi, Depth::Xterm] {
             let theme = Theme { depth, charset: Charset::Unicode };
-            let looks = [Trend::More, Trend::Less, Trend::Same]
+            let styles = [Trend::More, Trend::Less, Trend::Same]
                 .map(|trend| (theme.change_box(trend, 1.0), theme.change_sign(trend)));
-            assert!(looks[0] != looks[1] && looks[1] != looks[2] && looks[0] != looks[2]);
+            assert!(styles[0] != styles[1] && styles[1] != styles[2] && styles[0] != styles[2]);
         }
         let theme = Theme { depth: Depth::Xterm, charset: Charset::Unicode };
         let [small, large] = [0.01, 1.0].map(|size| theme.change_box(Trend::More, size));

@@ -5,7 +5,7 @@ use std::io;
 
 use super::difference::Difference;
 use super::model::Context;
-use super::query::{FlameOf, Page, Query, Rows, Shown};
+use super::query::{Page, Query, Rows, Shown, ShownFlame};
 use super::{sandwich, source};
 use crate::report::diff::{DiffLayout, lines as diff_lines};
 use crate::report::over::OverRequest;
@@ -53,10 +53,10 @@ pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String>
             let lines = diff_lines(&difference.diff, &layout);
             Ok(lines.into_iter().map(|line| line.text).collect())
         }
-        Shown::Source(of) => {
+        Shown::Source(shown) => {
             let part = context.filtered(query)?;
             let view = context.view(&part.profile, query);
-            source::text(context, &view, of)
+            source::text(context, &view, shown)
         }
         _ => render(context, &context.filtered(query)?.profile, query),
     }
@@ -115,7 +115,7 @@ pub fn write(
     let profile = &*profile;
     let mut argument = None;
     let (name, direction) = match &query.shown {
-        Shown::Tree(direction) | Shown::Flame(FlameOf { direction, .. }) => {
+        Shown::Tree(direction) | Shown::Flame(ShownFlame { direction, .. }) => {
             (None, Some(*direction))
         }
         Shown::Sandwich(function) => {

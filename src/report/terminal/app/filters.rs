@@ -19,9 +19,9 @@ impl App {
     }
 
     /// Adds the filter of what is selected.
-    pub(super) fn filter(&mut self, of: fn(&Target) -> Option<AddedFilter>) -> Vec<Command> {
-        let target = Target::of(self.page());
-        match of(&target) {
+    pub(super) fn filter(&mut self, filter: fn(&Target) -> Option<AddedFilter>) -> Vec<Command> {
+        let target = Target::selected(self.page());
+        match filter(&target) {
             Some(added) => self.add_filter(added),
             None if target.name().is_none() => self.refuse("nothing with a name is selected"),
             None => self.refuse("there is no such filter for what is selected"),

@@ -7,7 +7,7 @@ use crate::report::terminal::cursor::Move;
 use crate::report::terminal::keys::{self, Action};
 use crate::report::terminal::menu::{Choice, Menu, MenuItem};
 use crate::report::terminal::page::Body;
-use crate::report::terminal::query::{AddedFilter, Query, Rows, Shown, SourceOf};
+use crate::report::terminal::query::{AddedFilter, Query, Rows, Shown, ShownSource};
 use crate::report::terminal::target::Target;
 use profile::label;
 use view::Direction;
@@ -89,9 +89,9 @@ impl App {
 
     /// Opens the menu of what is selected.
     pub(super) fn open_menu(&mut self) {
-        let target = Target::of(self.page());
+        let target = Target::selected(self.page());
         let Some(name) = target.name().map(str::to_owned) else {
-            self.say("nothing with a name is selected".to_owned());
+            self.show_message("nothing with a name is selected".to_owned());
             return;
         };
         let mut items = Vec::new();
@@ -129,14 +129,14 @@ impl App {
         };
         let name = target.function.as_ref();
         if let Some(name) = name.or(target.file.as_ref()) {
-            let of = |assembly| Shown::Source(SourceOf { name: name.clone(), assembly });
-            items.push(item('a', "source", visit(of(false), None)));
+            let source = |assembly| Shown::Source(ShownSource { name: name.clone(), assembly });
+            items.push(item('a', "source", visit(source(false), None)));
             if target.function.is_some() {
-                items.push(item('A', "source and assembly", visit(of(true), None)));
+                items.push(item('A', "source and assembly", visit(source(true), None)));
             }
         }
         if let (None, None, Some(address)) = (name, &target.file, &target.address) {
-            let code = Shown::Source(SourceOf { name: address.clone(), assembly: true });
+            let code = Shown::Source(ShownSource { name: address.clone(), assembly: true });
             items.push(item('a', "instructions around it", visit(code, None)));
         }
         if let Some(function) = name {
@@ -208,7 +208,7 @@ impl App {
     pub(super) fn open_filters_menu(&mut self) {
         let filters = &self.page().query.filters;
         if filters.is_empty() {
-            self.say("there is no filter".to_owned());
+            self.show_message("there is no filter".to_owned());
             return;
         }
         let mut items = Vec::new();

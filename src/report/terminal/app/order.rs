@@ -1,19 +1,19 @@
 //! Keys that change the order of the rows and the values of a page.
 
 use super::{App, Command};
-use crate::report::terminal::query::{FlameOf, Order, Query, Shown, Values};
+use crate::report::terminal::query::{Order, Query, Shown, ShownFlame, Values};
 use view::Siblings;
 
 impl App {
     /// Sorts by the column that is `by` columns to the right.
     pub(super) fn sort(&mut self, by: isize, around: bool) -> Vec<Command> {
         let shown = &self.page().query.shown;
-        if let Shown::Flame(of) = *shown {
-            let siblings = match of.siblings {
+        if let Shown::Flame(flame) = *shown {
+            let siblings = match flame.siblings {
                 Siblings::Name => Siblings::LeftHeavy,
                 Siblings::LeftHeavy => Siblings::Name,
             };
-            return self.change(Shown::Flame(FlameOf { siblings, ..of }));
+            return self.change(Shown::Flame(ShownFlame { siblings, ..flame }));
         }
         let columns = shown.columns();
         let Some(order) = shown.order() else {
@@ -33,8 +33,8 @@ impl App {
     /// Reverses the order of the rows, or turns a flame graph upside down.
     pub(super) fn reverse(&mut self) -> Vec<Command> {
         let shown = &self.page().query.shown;
-        if let Shown::Flame(of) = *shown {
-            return self.change(Shown::Flame(FlameOf { is_upward: !of.is_upward, ..of }));
+        if let Shown::Flame(flame) = *shown {
+            return self.change(Shown::Flame(ShownFlame { is_upward: !flame.is_upward, ..flame }));
         }
         match shown.order() {
             Some(order) => {
@@ -69,7 +69,7 @@ impl App {
         let Some(profile) = &self.profile else { return Vec::new() };
         let types = profile.sample_types.len();
         if types < 2 {
-            self.say("the profile has one sample type".to_owned());
+            self.show_message("the profile has one sample type".to_owned());
             return Vec::new();
         }
         let query = self.page().query.clone();

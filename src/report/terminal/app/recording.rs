@@ -13,7 +13,7 @@ impl App {
         self.profile.replace(profile).into_iter().for_each(release);
         let at = self.at;
         let others = self.pages.iter_mut().enumerate().filter(|(i, _)| *i != at);
-        others.for_each(|(_, page)| page.put_aside());
+        others.for_each(|(_, page)| page.unload());
         self.refresh()
     }
 
@@ -24,24 +24,24 @@ impl App {
 
     /// Passes a request to the recording.
     pub(super) fn control(&mut self, control: Control) -> Vec<Command> {
-        if self.is_of_a_file() {
+        if self.has_no_recording() {
             return Vec::new();
         }
         vec![Command::Live(control)]
     }
 
-    /// Begins to read what is to be recorded.
-    pub(super) fn ask_what_to_record(&mut self) -> Vec<Command> {
-        if !self.is_of_a_file() {
+    /// Opens the prompt for what to record.
+    pub(super) fn prompt_for_recording(&mut self) -> Vec<Command> {
+        if !self.has_no_recording() {
             self.begin(Purpose::Record);
         }
         Vec::new()
     }
 
-    /// True, with a message, if nothing is recorded.
-    fn is_of_a_file(&mut self) -> bool {
+    /// True, with a message, if the profile is a file.
+    fn has_no_recording(&mut self) -> bool {
         if self.live.is_none() {
-            self.say("this key is for prof top: the profile is a file".to_owned());
+            self.show_message("this key is for prof top: the profile is a file".to_owned());
         }
         self.live.is_none()
     }

@@ -104,7 +104,7 @@ impl App {
             _ if text.is_empty() => Vec::new(),
             Purpose::Search => {
                 if let Err(error) = pattern(text) {
-                    self.say(error);
+                    self.show_message(error);
                 }
                 Vec::new()
             }
@@ -123,7 +123,7 @@ impl App {
 
     pub(super) fn next_match(&mut self, way: Way) {
         let Some(last) = &self.search else {
-            self.say("nothing to search for; / begins a search".to_owned());
+            self.show_message("nothing to search for; / begins a search".to_owned());
             return;
         };
         let regex = last.regex.clone();
@@ -145,7 +145,7 @@ impl App {
         match search.step(page.searched(), |i| page.text_at(i)) {
             Progress::Searching => {}
             Progress::Found(at) => page.select_found(at, body),
-            Progress::Nothing => self.say("not found".to_owned()),
+            Progress::Nothing => self.show_message("not found".to_owned()),
         }
     }
 }

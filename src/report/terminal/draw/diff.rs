@@ -23,7 +23,7 @@ pub(super) fn draw_diff(app: &App, found: &Difference, area: Rect, out: &mut Buf
     if draw_empty(app, found.diff.rows.len(), area, out) {
         return;
     }
-    let of = match app.page().query.shown {
+    let shown_values = match app.page().query.shown {
         Shown::Diff { values, .. } => values,
         _ => Values::Own,
     };
@@ -45,7 +45,7 @@ pub(super) fn draw_diff(app: &App, found: &Difference, area: Rect, out: &mut Buf
     put(out, app.theme, area, &text, app.theme.strong());
     for (i, row) in rows(app, found.diff.rows.len(), area) {
         let at = &found.diff.rows[i];
-        let change = Difference::change(at, of);
+        let change = Difference::change(at, shown_values);
         let style = if at.is_significant() { Style::new() } else { app.theme.faint() };
         let is_narrow = is_narrow(row);
         let values = values(app, &found.diff, Cells { change, width, is_narrow });

@@ -44,13 +44,13 @@ pub(super) fn draw_difference(app: &App, flame: &DiffFlame, area: Rect, out: &mu
     }
 }
 
-/// Draws boxes with the style and the sign that `look` returns for a node.
+/// Draws boxes with the style and the sign that `style` returns for a node.
 fn draw_boxes(
     app: &App,
     tree: &dyn NamedTree,
     area: Rect,
     out: &mut Buffer,
-    look: impl Fn(u32) -> (Style, &'static str),
+    style: impl Fn(u32) -> (Style, &'static str),
 ) {
     let page = app.page();
     let left_out = page.model.as_deref().map_or(0, Model::left_out);
@@ -72,7 +72,7 @@ fn draw_boxes(
         for b in rows.row(page.box_row(y, area.height)) {
             let name = tree.box_name(b.node);
             let found = app.search.as_ref().is_some_and(|search| search.regex.is_match(&name));
-            let (style, sign) = look(b.node);
+            let (style, sign) = style(b.node);
             let style = if b.node == page.chosen {
                 app.theme.selected()
             } else if found {

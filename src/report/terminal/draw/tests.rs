@@ -6,7 +6,7 @@ use super::super::difference::Base;
 use super::super::keys::Action;
 use super::super::model::{Context, compute};
 use super::super::page::Body;
-use super::super::query::{Column as ByColumn, Order, Page, Rows, SourceOf, TextTable, Values};
+use super::super::query::{Column as ByColumn, Order, Page, Rows, ShownSource, TextTable, Values};
 use super::super::run::Start;
 use super::super::theme::{Charset, Depth};
 use super::*;
@@ -63,7 +63,8 @@ fn views() -> Vec<Shown> {
     for name in ["again".to_owned(), "x".repeat(100_000), "main".to_owned()] {
         all.push(Shown::Sandwich(name.clone()));
         all.extend(
-            [false, true].map(|assembly| Shown::Source(SourceOf { name: name.clone(), assembly })),
+            [false, true]
+                .map(|assembly| Shown::Source(ShownSource { name: name.clone(), assembly })),
         );
     }
     all
@@ -209,7 +210,7 @@ fn a_filter_that_nothing_meets_is_explained() {
         let lines = drawn(shown, Condition::Focus);
         assert_eq!(lines[1..4], [focus, " no samples", " focus=typo: no frame matches"]);
     }
-    let of = SourceOf { name: "main".to_owned(), assembly: false };
+    let of = ShownSource { name: "main".to_owned(), assembly: false };
     let error = &drawn(Shown::Source(of), Condition::Focus)[2];
     assert!(error.ends_with("filters has main; focus=typo: no frame matches"), "{error}");
     let text = drawn(Shown::Text(Page::Coverage), Condition::Hide);

@@ -28,7 +28,7 @@ fn a_canceled_page_ends_early() {
         (Shown::flame(Direction::Callers), Vec::new()),
         (Shown::Tree(Direction::Callees), vec![focus]),
     ] {
-        let query = Query { filters, ..Query::of(shown) };
+        let query = Query { filters, ..Query::new(shown) };
         let compute = |cancel: &Cancel| {
             let cache = Arc::default();
             let context = Context { cache, cancel: cancel.clone(), ..context.clone() };
@@ -50,7 +50,7 @@ fn a_canceled_page_ends_early() {
 /// The lines of a page that is written to a file, below the titles of its columns.
 fn written(profile: Profile, shown: Shown) -> Vec<String> {
     let context = Context::new(&Arc::new(profile));
-    let query = Query::of(shown);
+    let query = Query::new(shown);
     let lines = crate::report::terminal::written::rendered(&context, &query).unwrap();
     let rows = lines.iter().skip_while(|line| !line.is_empty()).skip(2);
     rows.map(|line| line.split_whitespace().last().unwrap().to_owned()).collect()
@@ -77,7 +77,7 @@ fn a_file_has_the_order_of_the_screen() {
 fn code_without_a_file_has_the_name_of_its_binary() {
     let context = Context::new(&Arc::new(view::testing::frames_profile()));
     let shown = Shown::table(Rows::Files);
-    let query = Query::of(shown);
+    let query = Query::new(shown);
     let Ok(Model::Table(table)) = compute(&context, &query) else { panic!("a table") };
     let mut names: Vec<_> = (0..table.rows.len()).map(|row| table.name(row)).collect();
     names.sort();
