@@ -132,7 +132,7 @@ impl Attacher {
         attacher.resolve_sideband();
         attacher.resolve_events(types)?;
         let sampled = attacher.events.iter().zip(&attacher.triggers);
-        attacher.deep = DeepStacks::of(options, sampled);
+        attacher.deep = DeepStacks::for_events(options, sampled);
         Ok(attacher)
     }
 

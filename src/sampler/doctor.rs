@@ -128,7 +128,7 @@ fn opened(
     works: Works,
     wanted: &Wanted,
 ) -> Result<Works, Obstacle> {
-    event.open().map(|_| works).map_err(|error| Obstacle::of_error(&error, wanted, facts))
+    event.open().map(|_| works).map_err(|error| Obstacle::from_error(&error, wanted, facts))
 }
 
 fn own_processes(facts: &Facts) -> Result<Works, Obstacle> {
@@ -186,7 +186,7 @@ fn hardware_events(facts: &Facts) -> Result<Works, Obstacle> {
 fn tracepoints(facts: &Facts) -> Result<Works, Obstacle> {
     let tried = "sched:sched_switch";
     let id = tracepoint_id("sched", "sched_switch")
-        .map_err(|error| Obstacle::of_error(&error, &Wanted::Tracefs(tried.into()), facts))?;
+        .map_err(|error| Obstacle::from_error(&error, &Wanted::Tracefs(tried.into()), facts))?;
     let kind = abi::PERF_TYPE_TRACEPOINT;
     let event = TriedEvent { kind, config: id, period: 1, ..TriedEvent::cpu_clock() };
     opened(facts, event, Works::Tracepoint(tried), &Wanted::Tracepoint(tried.into()))
@@ -194,7 +194,7 @@ fn tracepoints(facts: &Facts) -> Result<Works, Obstacle> {
 
 /// Every feature works without them, so no command is shown.
 fn kernel_programs(facts: &Facts) -> Result<Works, Obstacle> {
-    let (wall, calls) = match Btf::of_kernel() {
+    let (wall, calls) = match Btf::running() {
         Ok(kernel) => (
             SchedProgram::load(&kernel, ThreadScope::Alone).map(drop),
             SyscallProgram::load(&kernel, TracedCalls::Waits, ThreadScope::Alone).map(drop),
@@ -212,7 +212,7 @@ fn kernel_programs(facts: &Facts) -> Result<Works, Obstacle> {
 fn deep_stacks_work(facts: &Facts) -> Result<Works, Obstacle> {
     deep::check()
         .map(|()| Works::DeepStacks)
-        .map_err(|error| Obstacle::of_deep_stacks(&error, facts))
+        .map_err(|error| Obstacle::for_deep_stacks(&error, facts))
 }
 
 fn ring_buffers(facts: &Facts) -> Result<Works, Obstacle> {
@@ -226,14 +226,14 @@ fn rings(bytes: u64, facts: &Facts) -> Result<(), Obstacle> {
     match probe::map_ring(bytes) {
         Ok(()) if enough => Ok(()),
         Err(error) if !is_denied(&error) => {
-            Err(Obstacle::of_error(&error, &Wanted::OwnProcess, facts))
+            Err(Obstacle::from_error(&error, &Wanted::OwnProcess, facts))
         }
-        _ => Err(Obstacle::of_rings(bytes, facts)),
+        _ => Err(Obstacle::for_rings(bytes, facts)),
     }
 }
 
 fn file_descriptors(facts: &Facts) -> Result<Works, Obstacle> {
-    let limit = FileLimit::of(facts);
+    let limit = FileLimit::new(facts);
     if limit.threads >= FileLimit::ENOUGH {
         Ok(Works::OpenFiles(limit))
     } else {

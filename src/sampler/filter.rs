@@ -24,7 +24,7 @@ pub struct ProcessFilter {
 
 impl ProcessFilter {
     /// These processes, and those that they start from now on.
-    pub fn of(pids: &[i32]) -> ProcessFilter {
+    pub fn for_pids(pids: &[i32]) -> ProcessFilter {
         ProcessFilter { pids: pids.iter().copied().collect(), ..ProcessFilter::default() }
     }
 
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn children_belong_to_the_target() {
-        let mut f = ProcessFilter::of(&[10]);
+        let mut f = ProcessFilter::for_pids(&[10]);
         assert!(f.admits(&fork(11, 10)) && f.admits(&fork(12, 11)) && f.admits(&comm(12, true)));
         assert!(!f.admits(&fork(21, 20)) && !f.admits(&comm(21, true)));
         assert!(!f.admits(&fork(12, 20)), "a PID used again");
@@ -124,14 +124,14 @@ mod tests {
         let pid = child.id() as i32;
         let lost = Event::Other(Record::Lost(1));
         for mut f in [
-            ProcessFilter::of(&[std::process::id() as i32]),
+            ProcessFilter::for_pids(&[std::process::id() as i32]),
             ProcessFilter::after_exec(std::process::id() as i32),
         ] {
             assert!(!f.is_unrecorded_child(pid), "nothing was lost");
             f.admits(&lost);
             assert!(f.is_unrecorded_child(pid) && f.pids.contains(&pid));
         }
-        let mut other = ProcessFilter::of(&[i32::MAX]);
+        let mut other = ProcessFilter::for_pids(&[i32::MAX]);
         other.admits(&lost);
         assert!(!other.is_unrecorded_child(pid) && !other.is_unrecorded_child(0));
         child.kill().unwrap();

@@ -97,7 +97,7 @@ pub fn remove_leftovers() {
     }
     for list in LISTS.map(|list| root.join(list)) {
         let all = fs::read_to_string(&list).unwrap_or_default();
-        for (name, pid, began) in all.lines().filter_map(of_a_prof) {
+        for (name, pid, began) in all.lines().filter_map(own_probe) {
             let lives = procfs::stat(pid).is_some_and(|stat| stat.start_ticks == began);
             if !lives {
                 let _ = write(&list, &format!("-:{name}"));
@@ -108,7 +108,7 @@ pub fn remove_leftovers() {
 
 /// `p:prof_1234_567/e0 /proc/1234/fd/5:0x0000000000001310` → `prof_1234_567/e0`, PID and start
 /// time.
-fn of_a_prof(line: &str) -> Option<(&str, i32, u64)> {
+fn own_probe(line: &str) -> Option<(&str, i32, u64)> {
     let (_, rest) = line.split_once(':')?;
     let name = rest.split_whitespace().next()?;
     let (owner, _) = name.strip_prefix(GROUP)?.split_once('/')?;
@@ -124,11 +124,11 @@ mod tests {
     #[test]
     fn only_what_prof_defined_is_removed() {
         let ours = "p:prof_1234_567/e0 /proc/1234/fd/5:0x0000000000001310";
-        assert_eq!(of_a_prof(ours), Some(("prof_1234_567/e0", 1234, 567)));
+        assert_eq!(own_probe(ours), Some(("prof_1234_567/e0", 1234, 567)));
         let older = "p:prof_1234/e0 /proc/1234/fd/5:0x0000000000001310";
-        assert_eq!(of_a_prof(older), Some(("prof_1234/e0", 1234, 0)));
+        assert_eq!(own_probe(older), Some(("prof_1234/e0", 1234, 0)));
         for other in ["p:probe_libc/malloc /lib/libc.so.6:0x1", "r:prof_x/e0 f", "p:prof_1", ""] {
-            assert_eq!(of_a_prof(other), None, "{other}");
+            assert_eq!(own_probe(other), None, "{other}");
         }
     }
 }

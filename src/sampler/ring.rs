@@ -134,11 +134,11 @@ impl Ring {
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(PAGE + start), len) }
     }
 
-    /// Passes all records as of the last [`Ring::refresh`] to `look` without freeing them.
-    pub fn scan(&mut self, mut look: impl FnMut(Header, &[u8])) {
+    /// Passes all records as of the last [`Ring::refresh`] to `visit` without freeing them.
+    pub fn scan(&mut self, mut visit: impl FnMut(Header, &[u8])) {
         let tail = self.tail;
         while let Some((header, bytes)) = self.peek() {
-            look(header, bytes);
+            visit(header, bytes);
             self.tail = self.tail.wrapping_add(u64::from(header.size));
         }
         self.tail = tail;

@@ -128,7 +128,7 @@ impl Session {
         }
         let (filter, pids) = if filtered {
             // Without the filter, samples of other processes fill the rings too.
-            attacher.filter = Btf::of_kernel().and_then(|kernel| SampleFilter::load(&kernel)).ok();
+            attacher.filter = Btf::running().and_then(|kernel| SampleFilter::load(&kernel)).ok();
             let opened = attacher.open(Who::Cpu, rings.outputs());
             opened.map_err(|e| Error::from(refusal(&e, Wanted::WholeMachine)))?;
             filter(options, command, attacher.filter.as_ref())?

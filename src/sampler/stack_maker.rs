@@ -62,7 +62,7 @@ impl StackCounts {
         ends.filter_map(|(end, n)| Some((stack::truncation(end)?, n))).collect()
     }
 
-    fn of_process(&mut self, pid: i32) {
+    fn add_process(&mut self, pid: i32) {
         if let Some(n) = self.by_process.get_mut(&pid) {
             *n += 1;
         } else if self.by_process.len() < StackCounts::MAX_PROCESSES {

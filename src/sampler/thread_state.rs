@@ -12,7 +12,7 @@ pub const NO_LOAD: u64 = 0x400;
 pub const STOPPED: u64 = 4 | 8;
 
 /// From `prev_state` of `sched:sched_switch`.
-pub fn of_bits(bits: u64) -> ThreadState {
+pub fn from_bits(bits: u64) -> ThreadState {
     /// Not a state: the thread was preempted.
     const PREEMPTED: u64 = 0x100;
     match bits {
@@ -26,7 +26,7 @@ pub fn of_bits(bits: u64) -> ThreadState {
 }
 
 /// From the letter in `/proc/PID/task/TID/stat`.
-pub fn of_letter(letter: char) -> ThreadState {
+pub fn from_letter(letter: char) -> ThreadState {
     match letter {
         'R' => ThreadState::Runnable,
         'D' => ThreadState::Uninterruptible,
@@ -45,19 +45,19 @@ mod tests {
         for (bits, letter, state) in
             [(0, 'R', Runnable), (1, 'S', Sleeping), (2, 'D', Uninterruptible), (4, 'T', Stopped)]
         {
-            assert_eq!(of_bits(bits), state);
-            assert_eq!(of_letter(letter), state);
+            assert_eq!(from_bits(bits), state);
+            assert_eq!(from_letter(letter), state);
         }
         // Preempted while it was about to sleep.
-        assert_eq!(of_bits(0x101), Runnable);
+        assert_eq!(from_bits(0x101), Runnable);
     }
 
     #[test]
     fn idle_threads_of_the_kernel_sleep() {
         // As the kernel has it, and as `sched:sched_switch` does.
         for bits in [0x402, 0x80] {
-            assert_eq!(of_bits(bits), ThreadState::Sleeping);
+            assert_eq!(from_bits(bits), ThreadState::Sleeping);
         }
-        assert_eq!(of_letter('I'), ThreadState::Sleeping);
+        assert_eq!(from_letter('I'), ThreadState::Sleeping);
     }
 }

@@ -26,7 +26,7 @@ const MAX_DEPTH: usize = 8;
 const BYTES_PER_TYPE: usize = 24;
 
 /// The kernel's types, from the first use to [`Btf::release`]: a recording reads them once.
-static OF_KERNEL: Mutex<Option<Arc<Btf>>> = Mutex::new(None);
+static RUNNING: Mutex<Option<Arc<Btf>>> = Mutex::new(None);
 
 /// The kernel's types.
 pub struct Btf {
@@ -73,8 +73,8 @@ impl Btf {
     /// # Errors
     ///
     /// The kernel has no BTF (built without `CONFIG_DEBUG_INFO_BTF`), or BTF of an unknown format.
-    pub fn of_kernel() -> io::Result<Arc<Btf>> {
-        let mut known = OF_KERNEL.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn running() -> io::Result<Arc<Btf>> {
+        let mut known = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(btf) = known.as_ref() {
             return Ok(btf.clone());
         }
@@ -94,7 +94,7 @@ impl Btf {
 
     /// Releases the memory of the running kernel's types; the next use reads them again.
     pub fn release() {
-        *OF_KERNEL.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn parse(bytes: Bytes) -> Option<Btf> {
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn this_kernel_s_types() {
-        let Ok(btf) = Btf::of_kernel() else {
+        let Ok(btf) = Btf::running() else {
             return sys::testing::skip_hardware("the kernel has no BTF");
         };
         let pid = btf.field("task_struct", &["pid"]);
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(btf.size("k_sigaction").unwrap(), 32);
         assert!(btf.field("task_struct", &["no_such_field"]).is_err());
         assert!(btf.tracepoint("sched_switch").unwrap() > 0 && btf.tracepoint("no_such").is_err());
-        assert!(Arc::ptr_eq(&btf, &Btf::of_kernel().unwrap()), "it is read once");
+        assert!(Arc::ptr_eq(&btf, &Btf::running().unwrap()), "it is read once");
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Deep {
     ///
     /// This kernel is too old, or the user lacks the privilege.
     pub fn new(cap: u32) -> io::Result<Deep> {
-        let kernel = Kernel::find(Btf::of_kernel()?.as_ref())?;
+        let kernel = Kernel::find(Btf::running()?.as_ref())?;
         let cpus = procfs::online_cpus().len();
         let size = (RING_OF_CPU * cpus).clamp(*RINGS.start(), *RINGS.end()).next_power_of_two();
         let map = Map::new(MapKind::Ring, EntrySize { key: 0, value: 0 }, size as u32)?;
@@ -195,12 +195,17 @@ impl Deep {
     ///
     /// The user lacks the privilege, this kernel rejects the program, or the event does not support
     /// programs.
-    pub fn attach(&mut self, event: RawFd, dump: u32, of: Option<&SampleFilter>) -> io::Result<()> {
-        let known = self.programs.iter().position(|(of, _)| *of == dump);
+    pub fn attach(
+        &mut self,
+        event: RawFd,
+        dump: u32,
+        filter: Option<&SampleFilter>,
+    ) -> io::Result<()> {
+        let known = self.programs.iter().position(|(size, _)| *size == dump);
         let at = match known {
             Some(at) => at,
             None => {
-                let processes = of.map(SampleFilter::processes);
+                let processes = filter.map(SampleFilter::processes);
                 let load = |end| {
                     syscall::load_for_samples("prof_deep", &self.program(dump, processes, end))
                 };

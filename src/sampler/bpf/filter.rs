@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     fn loaded(entries: u32) -> Option<SampleFilter> {
-        let loaded = Btf::of_kernel().and_then(|kernel| SampleFilter::with_room(&kernel, entries));
+        let loaded = Btf::running().and_then(|kernel| SampleFilter::with_room(&kernel, entries));
         match loaded {
             Ok(filter) => Some(filter),
             Err(why) => {

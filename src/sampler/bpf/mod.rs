@@ -33,7 +33,7 @@ pub mod testing {
     /// failure with `CI=true`, but on a kernel without BTF.
     #[track_caller]
     pub fn skip_programs(reason: &str) {
-        match super::btf::Btf::of_kernel() {
+        match super::btf::Btf::running() {
             Ok(_) => skip(reason),
             Err(_) => skip_hardware("the kernel has no BTF"),
         }

@@ -11,7 +11,7 @@ use Reg::{R0, R1, R2, R3, R10};
 #[derive(Clone, Copy, Debug)]
 pub struct ReturnProbes {
     /// Of the thread's state of probes in the thread.
-    of_task: i16,
+    utask: i16,
     /// Of the innermost replaced address in that state.
     first: i16,
     /// Address on the stack.
@@ -30,7 +30,7 @@ impl ReturnProbes {
     pub fn find(btf: &Btf) -> io::Result<ReturnProbes> {
         let field = |name| btf.field("return_instance", &[name]);
         Ok(ReturnProbes {
-            of_task: btf.field("task_struct", &["utask"])?,
+            utask: btf.field("task_struct", &["utask"])?,
             first: btf.field("uprobe_task", &["return_instances"])?,
             slot: field("stack")?,
             original: field("orig_ret_vaddr")?,
@@ -41,7 +41,7 @@ impl ReturnProbes {
     /// The word at `word` on the program's stack = the innermost replaced address of the thread in
     /// `task`. Jumps to `none` if there is none.
     pub fn first(&self, c: &mut BpfCode, task: Reg, word: i16, none: CodeLabel) {
-        for (base, offset) in [(task, self.of_task), (R3, self.first)] {
+        for (base, offset) in [(task, self.utask), (R3, self.first)] {
             read_kernel(c, word, base, offset, none);
             c.load(AccessSize::Long, R3, R10, word);
             c.jump_if_value(If::Equal, R3, 0, none);

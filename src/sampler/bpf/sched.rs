@@ -75,10 +75,10 @@ pub struct ThreadTimes {
 impl ThreadTimes {
     /// Decodes the record of a thread's exit.
     pub fn parse(raw: &[u8]) -> Option<ThreadTimes> {
-        ThreadTimes::of_value(number(raw, 0)? as i32, raw.get(8..)?)
+        ThreadTimes::from_value(number(raw, 0)? as i32, raw.get(8..)?)
     }
 
-    fn of_value(tid: i32, value: &[u8]) -> Option<ThreadTimes> {
+    fn from_value(tid: i32, value: &[u8]) -> Option<ThreadTimes> {
         let mut all = Sums::default();
         for (i, nanos) in all.iter_mut().enumerate() {
             *nanos = number(value, thread::ALL + i as i16 * 8)?;
@@ -203,7 +203,7 @@ impl SchedProgram {
         let mut found = Vec::new();
         for (key, value) in self.threads.entries() {
             let tid = i32::from_ne_bytes(*key.first_chunk().expect("a key of the map's size"));
-            let times = ThreadTimes::of_value(tid, &value).expect("a value of the map's size");
+            let times = ThreadTimes::from_value(tid, &value).expect("a value of the map's size");
             let number = |at| number(&value, at).expect("a value of the map's size");
             let state = number(thread::STATE) as u32;
             let flags = number(thread::STATE) >> 32;

@@ -36,7 +36,7 @@ const LONGEST_INTERVAL: u64 = 1 << 30;
 /// Offsets in a CPU's value of the control map, in bytes.
 pub mod control {
     /// Time until which samples have decayed.
-    pub const FORGOT: i16 = 0;
+    pub const DECAYED: i16 = 0;
     /// Samples of the burst that have not decayed.
     pub const SAMPLES: i16 = 8;
     /// The interval in nanoseconds, of which one is sampled; 0: each.
@@ -159,15 +159,15 @@ pub fn choose(
 
 /// Lets samples decay with time. `R3` = the number that remains.
 fn forget(code: &mut BpfCode, now: Reg, control: Reg) {
-    use control::{FORGOT, SAMPLES};
+    use control::{DECAYED, SAMPLES};
     let [recent, some] = [(); 2].map(|()| code.label());
     code.load(AccessSize::Long, R3, control, SAMPLES);
-    code.load(AccessSize::Long, R1, control, FORGOT);
+    code.load(AccessSize::Long, R1, control, DECAYED);
     code.op(AluOp::Mov, R2, now);
     code.op(AluOp::Sub, R2, R1);
     code.op_value(AluOp::Rsh, R2, SHIFT);
     code.jump_if_value(If::Equal, R2, 0, recent);
-    code.store(AccessSize::Long, control, FORGOT, now);
+    code.store(AccessSize::Long, control, DECAYED, now);
     code.jump_if(If::AtLeast, R3, R2, some);
     code.op(AluOp::Mov, R2, R3);
     code.put(some);

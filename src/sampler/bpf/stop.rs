@@ -87,7 +87,7 @@ impl Stopper {
     ///
     /// This kernel is too old, or the user lacks the privilege.
     pub fn load(signal: i32) -> io::Result<Stopper> {
-        let kernel = Btf::of_kernel()?;
+        let kernel = Btf::running()?;
         let map = Map::new(MapKind::Mapped, EntrySize::by_number(shared::SIZE), 1)?;
         let memory = map.memory()?;
         let writer = StopProgram::new(&kernel, &map, signal)?;
@@ -278,7 +278,7 @@ mod tests {
     /// The kernel accepts the programs, if this user may load any.
     #[test]
     fn the_kernel_accepts_the_programs() {
-        if sys::os::uid() != 0 || Btf::of_kernel().is_err() {
+        if sys::os::uid() != 0 || Btf::running().is_err() {
             return skip_programs("programs need root");
         }
         let mut stopper = match Stopper::load(libc::SIGURG) {

@@ -244,7 +244,7 @@ mod tests {
 
     fn parts_of(errno: i32, what: Wanted, facts: &Facts) -> (String, String) {
         let error = io::Error::from_raw_os_error(errno);
-        let Obstacle { reason, unlock } = Obstacle::of_error(&error, &what, facts);
+        let Obstacle { reason, unlock } = Obstacle::from_error(&error, &what, facts);
         (reason.to_string(), unlock.map_or(String::new(), |unlock| unlock.to_string()))
     }
 
@@ -378,12 +378,12 @@ mod tests {
         assert_eq!(bare.to_string(), "it has ended");
         let error = io::Error::from_raw_os_error(libc::EPERM);
         assert_eq!(
-            Obstacle::of_deep_stacks(&error, &user(2)).to_string(),
+            Obstacle::for_deep_stacks(&error, &user(2)).to_string(),
             "more is copied by a BPF program, which needs CAP_BPF and CAP_PERFMON; try: sudo \
              setcap cap_bpf,cap_perfmon,cap_sys_ptrace=ep /usr/bin/prof"
         );
         let root = Facts { uid: 0, capabilities: u64::MAX, ..user(2) };
-        assert_eq!(Obstacle::of_deep_stacks(&error, &root).reason, Reason::NoPrograms);
+        assert_eq!(Obstacle::for_deep_stacks(&error, &root).reason, Reason::NoPrograms);
     }
 
     #[test]

@@ -221,7 +221,7 @@ pub struct Refusal {
 
 /// The meaning of an error of `perf_event_open`, or of its ring buffer.
 pub fn refusal(error: &io::Error, wanted: Wanted) -> Refusal {
-    let obstacle = Obstacle::of_error(error, &wanted, &Facts::read());
+    let obstacle = Obstacle::from_error(error, &wanted, &Facts::read());
     Refusal { wanted, obstacle }
 }
 
@@ -234,7 +234,7 @@ pub fn hidden_mappings() -> Obstacle {
 /// The reason why stacks end with the kernel's copy of them, from the error of the program that
 /// would copy more.
 pub fn deep_stacks(error: &io::Error) -> Obstacle {
-    Obstacle::of_deep_stacks(error, &Facts::read())
+    Obstacle::for_deep_stacks(error, &Facts::read())
 }
 
 impl Obstacle {
@@ -246,7 +246,7 @@ impl Obstacle {
     }
 
     /// From an error of the system.
-    pub(in crate::sampler) fn of_error(
+    pub(in crate::sampler) fn from_error(
         error: &io::Error,
         wanted: &Wanted,
         facts: &Facts,
@@ -255,7 +255,7 @@ impl Obstacle {
     }
 
     /// From the error of a program that copies stacks.
-    pub(in crate::sampler) fn of_deep_stacks(error: &io::Error, facts: &Facts) -> Obstacle {
+    pub(in crate::sampler) fn for_deep_stacks(error: &io::Error, facts: &Facts) -> Obstacle {
         let reason = match is_denied(error) {
             true if facts.may_load_programs() => Reason::NoPrograms,
             true => Reason::ProgramsNeedCapabilities,
@@ -265,7 +265,7 @@ impl Obstacle {
     }
 
     /// For rings of `wanted` bytes.
-    pub(in crate::sampler) fn of_rings(wanted: u64, facts: &Facts) -> Obstacle {
+    pub(in crate::sampler) fn for_rings(wanted: u64, facts: &Facts) -> Obstacle {
         Obstacle::new(ring_memory(wanted, facts), facts)
     }
 }
@@ -392,7 +392,7 @@ impl FileLimit {
     const OTHERS: u64 = 64;
 
     /// The limits of this process.
-    pub(in crate::sampler) fn of(facts: &Facts) -> FileLimit {
+    pub(in crate::sampler) fn new(facts: &Facts) -> FileLimit {
         let ((soft, hard), cpus) = (facts.open_files, facts.cpus);
         // One event for each thread on each CPU.
         let threads = match hard {

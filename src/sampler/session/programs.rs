@@ -38,7 +38,7 @@ impl KernelPrograms {
         for (index, kind) in types.iter_mut().filter(|(_, kind)| kind.program_needs().thread_events)
         {
             // Read when the first type requires it.
-            let kernel = kernel.get_or_insert_with(Btf::of_kernel);
+            let kernel = kernel.get_or_insert_with(Btf::running);
             let Ok(kernel) = kernel else { break };
             programs.extend(kind.load_program(kernel, scope).map(|program| (index, program)));
         }
@@ -125,7 +125,7 @@ impl KernelPrograms {
                 // Runnable or running.
                 'R' => None,
                 'Z' | 'X' => continue,
-                letter => Some(thread_state::of_letter(letter)),
+                letter => Some(thread_state::from_letter(letter)),
             };
             for (_, program) in &self.0 {
                 // The programs count threads for which the map has no room.

@@ -81,15 +81,15 @@ pub(super) fn filter(
             let mut pids = pids.clone();
             // Processes started from now on are followed; those started earlier may start more
             // during the search.
-            let mut look = *tree;
-            while look {
+            let mut again = *tree;
+            while again {
                 let mut more = procfs::descendants(&pids);
                 more.retain(|pid| !pids.contains(pid));
                 insert(&more);
-                look = !more.is_empty();
+                again = !more.is_empty();
                 pids.extend(more);
             }
-            Ok((Some(ProcessFilter::of(&pids)), pids))
+            Ok((Some(ProcessFilter::for_pids(&pids)), pids))
         }
         _ => Ok((None, Vec::new())),
     }

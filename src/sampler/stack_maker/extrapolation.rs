@@ -39,8 +39,8 @@ pub struct SampledSums<const N: usize>(Vec<(LabelSetId, [ColumnSums; N])>);
 
 impl<const N: usize> SampledSums<N> {
     /// The sums of the samples with these labels.
-    pub fn of(&mut self, labels: LabelSetId) -> &mut [ColumnSums; N] {
-        let found = self.0.iter().rposition(|(of, _)| *of == labels);
+    pub fn get(&mut self, labels: LabelSetId) -> &mut [ColumnSums; N] {
+        let found = self.0.iter().rposition(|(known, _)| *known == labels);
         let at = found.unwrap_or_else(|| {
             if self.0.len() < MAX_LABEL_SETS {
                 self.0.push((labels, [ColumnSums::default(); N]));
@@ -154,7 +154,7 @@ mod tests {
     fn split(all: i64, sums: &[(i64, i64)]) -> Vec<i64> {
         let mut sampled = SampledSums::<1>::default();
         for (i, &(exact, estimated)) in sums.iter().enumerate() {
-            let [sum] = sampled.of(LabelSetId(i as u32));
+            let [sum] = sampled.get(LabelSetId(i as u32));
             sum.exact += exact;
             sum.estimated += estimated;
         }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn samples_whose_sum_is_missing_stay_as_they_are() {
         let mut sampled = SampledSums::<1>::default();
-        sampled.of(LabelSetId(1))[0] = ColumnSums { all: 0, exact: 5, estimated: 7 };
+        sampled.get(LabelSetId(1))[0] = ColumnSums { all: 0, exact: 5, estimated: 7 };
         sampled.keep(|_, [sum]| assert_eq!((sum.all, sum.exact, sum.estimated), (12, 5, 7)));
     }
 
@@ -189,7 +189,7 @@ mod tests {
     fn names_of_a_thread_are_bounded() {
         let mut sampled = SampledSums::<1>::default();
         for i in 0..1000 {
-            sampled.of(LabelSetId(i))[0].exact += 1;
+            sampled.get(LabelSetId(i))[0].exact += 1;
         }
         let (mut sets, mut sum) = (0, 0);
         sampled.split([2000], |_, [part]| (sets, sum) = (sets + 1, sum + part.all));

@@ -60,14 +60,14 @@ impl StackMaker {
             State::Elf(loaded) if slot > 0 => loaded.elf.mapping_of(slot - 1),
             _ => (0, u64::MAX, 0),
         };
-        let of = self.table.images.get(image);
+        let file = self.table.images.get(image);
         let strings = &mut self.builder.profile.strings;
         let mapping = Mapping {
             start,
             limit,
             file_offset,
-            file: strings.intern(&of.path),
-            build_id: strings.intern(&hex(&of.build_id)),
+            file: strings.intern(&file.path),
+            build_id: strings.intern(&hex(&file.build_id)),
             ..Mapping::default()
         };
         let id = self.builder.add_mapping(mapping);

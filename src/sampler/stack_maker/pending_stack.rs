@@ -16,7 +16,7 @@ pub struct PendingStack {
 
 impl PendingStack {
     /// A stack with a single frame.
-    pub fn of(location: LocationId) -> PendingStack {
+    pub fn single(location: LocationId) -> PendingStack {
         PendingStack { callers: vec![location], innermost: None }
     }
 

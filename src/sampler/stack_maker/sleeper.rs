@@ -32,7 +32,7 @@ impl StackMaker {
     pub fn stack_of_waiting(&mut self, thread: ThreadId) -> PendingStack {
         match self.make_stack_of_sleeper(thread) {
             Ok(true) => self.last.clone(),
-            _ => PendingStack::of(self.builder.named_location(RUNS_AGAIN)),
+            _ => PendingStack::single(self.builder.named_location(RUNS_AGAIN)),
         }
     }
 

@@ -77,7 +77,7 @@ impl StackMaker {
     }
 
     fn begin_stack(&mut self, sample: &Sample<'_>) {
-        self.counts.of_process(sample.pid);
+        self.counts.add_process(sample.pid);
         self.now = Moment { pid: sample.pid, time: sample.time };
     }
 

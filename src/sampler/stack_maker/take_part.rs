@@ -41,8 +41,8 @@ impl StackMaker {
                 files.extend(new.into_iter().map(|id| (id, path.clone())));
             }
         }
-        let of_new = self.run_time.iter().filter(|(_, id)| new.contains(id));
-        let run_time = of_new.filter_map(|(&(_, epoch), &id)| {
+        let added = self.run_time.iter().filter(|(_, id)| new.contains(id));
+        let run_time = added.filter_map(|(&(_, epoch), &id)| {
             let file = self.table.jit.file_of(epoch)?;
             Some((id, file))
         });

@@ -22,7 +22,7 @@ impl ProfileTypes {
     }
 
     /// These types.
-    pub fn of(types: Vec<Box<dyn ProfileType>>) -> ProfileTypes {
+    pub fn from_types(types: Vec<Box<dyn ProfileType>>) -> ProfileTypes {
         ProfileTypes(types.into_iter().map(Some).collect())
     }
 

@@ -68,7 +68,8 @@ fn a_type_of_one_file_is_recorded_with_others() {
         ..super::Selection::default()
     };
     let known = super::ALL.iter().chain([&REGISTERED]);
-    let types = ProfileTypes::of(known.filter_map(|known| (known.new)(&selection)).collect());
+    let types =
+        ProfileTypes::from_types(known.filter_map(|known| (known.new)(&selection)).collect());
     let target = Target::Command(["true"].map(str::to_owned).into());
     let options = Options {
         stdout_to_stderr: true,

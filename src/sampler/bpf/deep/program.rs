@@ -129,7 +129,7 @@ impl DeepProgram<'_> {
     pub fn program(&self) -> Vec<u64> {
         let mut c = BpfCode::default();
         let [out, copy] = [(); 2].map(|()| c.label());
-        self.look_at_thread(&mut c, out);
+        self.read_thread(&mut c, out);
         if let Some(probes) = &self.kernel.probes {
             self.copy_replaced(&mut c, probes);
         }
@@ -145,7 +145,7 @@ impl DeepProgram<'_> {
 
     /// Time, thread and registers; `R6` = the stack pointer, `R7` = the base of its thread-local
     /// memory, `R8` = the start of the process's first stack. A kernel thread has none.
-    fn look_at_thread(&self, c: &mut BpfCode, out: CodeLabel) {
+    fn read_thread(&self, c: &mut BpfCode, out: CodeLabel) {
         let k = self.kernel;
         if let Some(processes) = self.processes {
             c.op(AluOp::Mov, R9, R1);

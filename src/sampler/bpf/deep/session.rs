@@ -23,7 +23,7 @@ pub struct DeepStacks {
 
 impl DeepStacks {
     /// For events with their triggers; empty if none of them copies stacks.
-    pub fn of<'e>(
+    pub fn for_events<'e>(
         options: &Options,
         events: impl Iterator<Item = (&'e EventSpec, &'e Trigger)>,
     ) -> DeepStacks {

@@ -278,7 +278,7 @@ impl WaitPrograms<'_> {
     /// Reports the sums of the thread in `R7`, whose ID is at [`KEY`] and which has run until now,
     /// and removes it. Continues at `then`.
     fn report_sums(&self, c: &mut BpfCode, then: CodeLabel) {
-        let [awaited, of_nobody] = [(); 2].map(|()| c.label());
+        let [awaited, without_control] = [(); 2].map(|()| c.label());
         self.now(c, awaited);
         c.add_to(R7, thread::ALL, R9, R3);
         for at in (0..thread::SIZE as i16).step_by(8) {
@@ -289,11 +289,11 @@ impl WaitPrograms<'_> {
         c.store(AccessSize::Long, R10, ENDED, R1);
         snippets::delete(c, &self.maps.threads);
         c.store_value(AccessSize::Word, R10, KEY, 0);
-        snippets::look_up(c, &self.maps.control, of_nobody);
+        snippets::look_up(c, &self.maps.control, without_control);
         c.op(AluOp::Mov, R6, R0);
         let length = 8 + thread::SIZE as i32;
         snippets::write_record(c, &self.maps.ends, ENDED, length, R8, R6);
-        c.put(of_nobody);
+        c.put(without_control);
         c.jump(then);
         c.put(awaited);
         snippets::delete(c, &self.maps.threads);

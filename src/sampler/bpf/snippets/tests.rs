@@ -83,7 +83,7 @@ impl Cpu {
 fn however_long_a_ring_is_full_the_interval_stays_below_two_seconds() {
     let mut cpu = Cpu::new();
     let mut now = 1 << 40;
-    *cpu.word(control::FORGOT) = now;
+    *cpu.word(control::DECAYED) = now;
     for _ in 0..200 {
         now += 2_000_000;
         *cpu.word(control::SAMPLES) = 2 * BURST as u64;

@@ -100,7 +100,7 @@ impl<'a> CallPrograms<'a> {
     /// last is only for following new threads.
     pub fn at_calls(&self) -> Vec<(&'static str, Vec<u64>)> {
         let mut programs = vec![("sys_enter", self.on_entry()), ("sys_exit", self.on_return())];
-        programs.extend(self.of_threads());
+        programs.extend(self.thread_programs());
         programs
     }
 
@@ -115,11 +115,11 @@ impl<'a> CallPrograms<'a> {
         let signals = Signals::find(kernel)?;
         let mut programs =
             vec![("sched_switch", self.on_sleep()), (RESUME, self.on_resume(&signals))];
-        programs.extend(self.of_threads());
+        programs.extend(self.thread_programs());
         Ok(programs)
     }
 
-    fn of_threads(&self) -> [(&'static str, Vec<u64>); 3] {
+    fn thread_programs(&self) -> [(&'static str, Vec<u64>); 3] {
         [
             ("sched_process_exit", self.on_thread_exit()),
             ("sched_process_exec", self.on_exec()),

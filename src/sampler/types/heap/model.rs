@@ -299,7 +299,7 @@ impl HeapModel {
             self.leaks_of(pid, &live, true);
         }
         for (i, row) in self.rows.iter_mut().enumerate() {
-            let at_peak = self.peak.of(&row.at_peak);
+            let at_peak = self.peak.at_peak(&row.at_peak);
             let sums = [row.allocated, row.now.and(row.left), at_peak, row.temporary];
             let sums = sums.iter().zip(wanted).filter(|(_, wanted)| *wanted);
             let values = sums.flat_map(|(sum, _)| [sum.objects, sum.bytes]);

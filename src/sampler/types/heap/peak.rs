@@ -73,7 +73,7 @@ impl Peak {
     }
 
     /// The memory of a stack in use at the peak.
-    pub fn of(&self, part: &Part) -> HeapSum {
+    pub fn at_peak(&self, part: &Part) -> HeapSum {
         let then = HALVES.map(|half| {
             let part = &part.halves[half];
             if part.number < self.halves[1 - half].number { part.now } else { part.then }
@@ -156,7 +156,7 @@ mod tests {
                     change(i - 100, steps[i as usize - 100].1, -1.0);
                 }
             }
-            let bytes = peak.of(&part).bytes;
+            let bytes = peak.at_peak(&part).bytes;
             (sum, squares, largest) = (sum + bytes, squares + bytes * bytes, largest + highest);
         }
         let count = RECORDINGS as f64;

@@ -51,7 +51,7 @@ impl TimedCalls {
         if self.sampled.len() >= MAX_SUMS as usize && !self.sampled.contains_key(&sort) {
             return;
         }
-        let sums = self.sampled.entry(sort).or_default().of(added.labels);
+        let sums = self.sampled.entry(sort).or_default().get(added.labels);
         for (known, value) in sums.iter_mut().zip(added.values) {
             *(if added.is_estimate { &mut known.estimated } else { &mut known.exact }) += value;
         }
@@ -124,7 +124,7 @@ impl TimedCalls {
                 continue;
             }
             let call = TimedCall { object, kind, lasted: nanos, again: false, interval: 0 };
-            let stack = PendingStack::of(maker.builder.named_location(NOT_SAMPLED));
+            let stack = PendingStack::single(maker.builder.named_location(NOT_SAMPLED));
             let thread = ThreadId { pid, tid };
             let values = pairs.columns(0, &all);
             pairs.add(maker, &stack, thread, &tags_of(&call), &values);

@@ -245,7 +245,7 @@ fn sleepers(
             seen.gone += 1;
             continue;
         };
-        let state = thread_state::of_letter(stat.state);
+        let state = thread_state::from_letter(stat.state);
         let asleep = match state {
             // The permission to sample it is checked here, too.
             ThreadState::Runnable => procfs::asleep_at(thread).map(|_| SleeperRead::MovedOn),

@@ -72,7 +72,7 @@ impl FromBpf {
         labels: LabelSetId,
     ) -> &mut ColumnSums {
         let thread = self.threads.entry(thread.tid).or_default();
-        let [sum] = thread.sampled[state as usize].of(labels);
+        let [sum] = thread.sampled[state as usize].get(labels);
         sum
     }
 
@@ -212,7 +212,7 @@ impl FromBpf {
         let states = ThreadState::ALL.into_iter().zip(nanos).zip(sampled).skip(skipped);
         for ((state, nanos), mut sampled) in states.filter(|((_, nanos), _)| *nanos > 0) {
             if sampled.is_empty() {
-                sampled.of(maker.labels_in_state(id, Some(state)));
+                sampled.get(maker.labels_in_state(id, Some(state)));
             }
             sampled.split([nanos], |labels, [sum]| self.sums.add(labels, sum));
         }

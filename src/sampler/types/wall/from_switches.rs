@@ -27,8 +27,8 @@ pub const THINNED: u64 = 61;
 
 /// Maximum number of threads whose stacks are read together, of those that wait with an unknown
 /// stack; and the minimum length of their wait in nanoseconds.
-const MAX_LOOKS: usize = 64;
-const LASTS: u64 = 20_000_000;
+const MAX_READ: usize = 64;
+const LEAST_WAIT: u64 = 20_000_000;
 
 /// The frame in place of a stack.
 const DID_NOT_RUN: &str = "[stack not known: it did not run before]";
@@ -194,7 +194,7 @@ impl FromSwitches {
         else {
             return;
         };
-        let seemed = thread_state::of_letter(stat.state);
+        let seemed = thread_state::from_letter(stat.state);
         let asleep =
             seemed != ThreadState::Runnable && maker.make_stack_of_sleeper(id).unwrap_or(false);
         let thread = self.thread(id);
@@ -243,7 +243,7 @@ impl FromSwitches {
         thread.off.clone_from(maker.last_stack());
         thread.sampled = true;
         thread.woken = None;
-        thread.why = state.map(thread_state::of_bits);
+        thread.why = state.map(thread_state::from_bits);
     }
 
     /// A thread is woken. If both threads are recorded, there are two records of it.
@@ -357,18 +357,18 @@ impl FromSwitches {
     /// unless that was just done.
     pub fn read_long_waits(&mut self, maker: &mut StackMaker) {
         let now = os::monotonic_nanos();
-        if self.last_read + LASTS >= now {
+        if self.last_read + LEAST_WAIT >= now {
             return;
         }
         self.last_read = now;
         let waits = |thread: &SwitchThread| {
             let unknown = !thread.known && thread.seen.is_none();
             let off = thread.state.is_some_and(|s| s != ThreadState::Running);
-            unknown && off && thread.since + LASTS < now
+            unknown && off && thread.since + LEAST_WAIT < now
         };
         let found = self.threads.iter().filter(|(_, thread)| waits(thread));
         let found: Vec<ThreadId> =
-            found.take(MAX_LOOKS).map(|(&tid, thread)| ThreadId { pid: thread.pid, tid }).collect();
+            found.take(MAX_READ).map(|(&tid, thread)| ThreadId { pid: thread.pid, tid }).collect();
         for id in found {
             if maker.make_stack_of_sleeper(id).unwrap_or(false) {
                 let thread = self.thread(id);
