@@ -386,12 +386,12 @@ pub(super) fn module_of<'m>(
     images: &Images,
 ) -> Option<(&'m ModuleUnwinder, CodeAddress)> {
     let ElfPlace { image, address, .. } = frame.place.in_elf()?;
-    let of = images.get(image);
-    let State::Elf(loaded) = &of.state else { return None };
+    let file = images.get(image);
+    let State::Elf(loaded) = &file.state else { return None };
     if !modules.has(image) && images.lacks() {
         return None;
     }
-    let module = modules.get(image, &of.path, loaded);
+    let module = modules.get(image, &file.path, loaded);
     Some((module, CodeAddress { address: address.plus(frame.kind.offset()), kind: frame.kind }))
 }
 

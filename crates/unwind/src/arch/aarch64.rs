@@ -341,10 +341,13 @@ impl CodeCache {
         are_one: impl Fn(u64, u64) -> bool,
     ) -> Leads {
         let before = file.text.before(address, INSTRUCTION);
-        let one = |a: u64, b: u64| a == b || are_one(a, b) || file.functions.are_one(a, b);
+        let in_one_function =
+            |a: u64, b: u64| a == b || are_one(a, b) || file.functions.are_one(a, b);
         match before.and_then(|bytes| call_before(bytes, address)) {
             None => Leads::Elsewhere,
-            Some(CallTarget::Direct(target)) if to.is_some_and(|to| one(target, to)) => {
+            Some(CallTarget::Direct(target))
+                if to.is_some_and(|to| in_one_function(target, to)) =>
+            {
                 Leads::There
             }
             Some(_) => Leads::Somewhere,

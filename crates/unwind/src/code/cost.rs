@@ -26,7 +26,7 @@ pub fn fuzz_cost(
 ) -> Cost {
     let segments = [Segment { address: 0, offset: 0, size: code.len() as u64 }];
     let text = Text { segments: &segments, bytes: code };
-    let mut functions = Functions::of_symbols(sized.to_vec());
+    let mut functions = Functions::from_symbols(sized.to_vec());
     functions.begin_at(starts);
     let file = File { image: 0, text, functions: &functions, entry: 0 };
     let mut cache = CodeCache::unlimited();

@@ -144,7 +144,7 @@ impl Functions {
 
     /// Functions with exactly these ranges.
     #[cfg(any(test, fuzzing))]
-    pub fn of_symbols(mut sized: Vec<(u64, u64)>) -> Functions {
+    pub fn from_symbols(mut sized: Vec<(u64, u64)>) -> Functions {
         sized.sort_unstable();
         let ends = sized.iter().map(|&(_, end)| end).collect();
         Functions { sized, ends, ..Functions::default() }

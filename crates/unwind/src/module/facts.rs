@@ -67,15 +67,15 @@ pub struct FactCache(FxHashMap<Fact, bool>);
 
 impl FactCache {
     /// True or false if it is known.
-    pub fn get(&self, of: Fact) -> Option<bool> {
-        self.0.get(&of).copied()
+    pub fn get(&self, fact: Fact) -> Option<bool> {
+        self.0.get(&fact).copied()
     }
 
     /// Adds a fact.
-    pub fn insert(&mut self, of: Fact, holds: bool) {
+    pub fn insert(&mut self, fact: Fact, holds: bool) {
         if self.0.len() >= MAX_FACTS {
             self.0.clear();
         }
-        self.0.insert(of, holds);
+        self.0.insert(fact, holds);
     }
 }

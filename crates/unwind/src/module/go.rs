@@ -51,8 +51,8 @@ impl ModuleUnwinder {
     /// True if the code at an address has this role in Go's run-time code.
     pub fn has_go_role(&self, cache: &mut RuleCache, at: CodeAddress, role: GoRole) -> bool {
         let FileAddress(address) = at.lookup();
-        let of = Fact { image: self.image, address, kind: FactKind::Go(role) };
-        self.is_go && cache.fact(of, |_| self.is_named(address, role.names()))
+        let fact = Fact { image: self.image, address, kind: FactKind::Go(role) };
+        self.is_go && cache.fact(fact, |_| self.is_named(address, role.names()))
     }
 
     /// True if the function that contains an address has one of these names in Go's own table.

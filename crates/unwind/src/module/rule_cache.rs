@@ -75,20 +75,20 @@ impl RuleCache {
     }
 
     /// True if a fact about an address is known, so that no code has to be analysed for it.
-    pub fn has_fact(&self, of: Fact) -> bool {
-        self.facts.get(of).is_some()
+    pub fn has_fact(&self, fact: Fact) -> bool {
+        self.facts.get(fact).is_some()
     }
 
     /// A fact about an address in an image.
-    pub fn fact(&mut self, of: Fact, find: impl FnOnce(&mut Self) -> bool) -> bool {
-        if let Some(known) = self.facts.get(of) {
+    pub fn fact(&mut self, fact: Fact, find: impl FnOnce(&mut Self) -> bool) -> bool {
+        if let Some(known) = self.facts.get(fact) {
             return known;
         }
         if self.lacks() {
             return false;
         }
         let found = find(self);
-        self.facts.insert(of, found);
+        self.facts.insert(fact, found);
         found
     }
 

@@ -32,10 +32,10 @@ pub fn find(
     between: Between,
     are_one: impl Fn(u64, u64) -> bool,
 ) -> Option<u64> {
-    let one = |a: u64, b: u64| a == b || are_one(a, b) || file.functions.are_one(a, b);
+    let in_one_function = |a: u64, b: u64| a == b || are_one(a, b) || file.functions.are_one(a, b);
     let leads = |after: u64| {
-        one(begin, after.wrapping_sub(1))
-            && called(file, after).is_some_and(|target| one(target, between.to))
+        in_one_function(begin, after.wrapping_sub(1))
+            && called(file, after).is_some_and(|target| in_one_function(target, between.to))
     };
     let mut calls: Vec<u64> = graph.returns().filter(|&after| leads(after)).collect();
     if calls.len() > 1 {

@@ -505,10 +505,10 @@ impl CodeCache {
         to: Option<u64>,
         are_one: impl Fn(u64, u64) -> bool,
     ) -> Leads {
-        let one = |at: u64| {
+        let is_there = |at: u64| {
             to.is_some_and(|to| at == to || are_one(at, to) || file.functions.are_one(at, to))
         };
-        if one(target) {
+        if is_there(target) {
             return Leads::There;
         }
         if !self.may_analyse(file) {
@@ -527,7 +527,7 @@ impl CodeCache {
             Leads::There
         } else {
             self.spend(file, graph.nodes.len());
-            match to.is_some() && graph.addresses().any(one) {
+            match to.is_some() && graph.addresses().any(is_there) {
                 true => Leads::There,
                 false if is_open => Leads::Somewhere,
                 false => Leads::Elsewhere,

@@ -157,8 +157,8 @@ fn in_frame(instruction: &Instruction) -> Option<i32> {
 
 fn decode(text: Text<'_>, at: u64) -> Option<Instruction> {
     let bytes = text.from(at)?;
-    let one = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
-    (!one.is_invalid()).then_some(one)
+    let instruction = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
+    (!instruction.is_invalid()).then_some(instruction)
 }
 
 /// True if the stack pointer becomes the handler's: gcc keeps the distance in `rcx`.

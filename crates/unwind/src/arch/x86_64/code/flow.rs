@@ -50,15 +50,15 @@ pub enum Base {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SymbolicValue {
     Unknown,
-    Of(Base, i32),
+    Offset(Base, i32),
 }
 
 impl SymbolicValue {
     fn plus(self, add: i32) -> SymbolicValue {
         match self {
-            SymbolicValue::Of(base, at) => {
-                at.checked_add(add).map_or(SymbolicValue::Unknown, |at| SymbolicValue::Of(base, at))
-            }
+            SymbolicValue::Offset(base, at) => at
+                .checked_add(add)
+                .map_or(SymbolicValue::Unknown, |at| SymbolicValue::Offset(base, at)),
             SymbolicValue::Unknown => SymbolicValue::Unknown,
         }
     }
@@ -67,8 +67,8 @@ impl SymbolicValue {
     /// registers that are restored.
     fn counts(self) -> bool {
         match self {
-            SymbolicValue::Of(Base::Register(SP) | Base::Aligned(_), _) => true,
-            SymbolicValue::Of(Base::Register(r), 0) => KEPT.contains(&r),
+            SymbolicValue::Offset(Base::Register(SP) | Base::Aligned(_), _) => true,
+            SymbolicValue::Offset(Base::Register(r), 0) => KEPT.contains(&r),
             _ => false,
         }
     }
@@ -76,7 +76,9 @@ impl SymbolicValue {
     /// Distance from another address, if it is known.
     fn from(self, other: SymbolicValue) -> Option<i32> {
         match (self, other) {
-            (SymbolicValue::Of(a, at), SymbolicValue::Of(b, from)) if a == b && a != Base::Zero => {
+            (SymbolicValue::Offset(a, at), SymbolicValue::Offset(b, from))
+                if a == b && a != Base::Zero =>
+            {
                 at.checked_sub(from)
             }
             _ => None,
@@ -106,7 +108,7 @@ impl FlowState {
     /// Initial state.
     pub fn new() -> FlowState {
         FlowState {
-            registers: std::array::from_fn(|r| SymbolicValue::Of(Base::Register(r as u8), 0)),
+            registers: std::array::from_fn(|r| SymbolicValue::Offset(Base::Register(r as u8), 0)),
             memory: Vec::new(),
             last: None,
             cloned: false,
@@ -137,13 +139,13 @@ impl FlowState {
 
     fn load(&self, base: u8, at: i32) -> SymbolicValue {
         match self.get(base).plus(at) {
-            SymbolicValue::Of(base, at) if base != Base::Zero => self.word((base, at)),
+            SymbolicValue::Offset(base, at) if base != Base::Zero => self.word((base, at)),
             _ => SymbolicValue::Unknown,
         }
     }
 
     fn store(&mut self, base: u8, at: i32, size: u16, value: SymbolicValue) {
-        let SymbolicValue::Of(base, at) = self.get(base).plus(at) else { return };
+        let SymbolicValue::Offset(base, at) = self.get(base).plus(at) else { return };
         // Partly overwritten words are lost.
         let first = at.saturating_sub(7);
         let end = at.saturating_add(i32::from(size));
@@ -199,21 +201,21 @@ impl FlowState {
             }
             RegisterOp::Add { to, add } => self.set(to, self.get(to).plus(add)),
             RegisterOp::Set { to, value } => {
-                let value = i32::try_from(value).map(|v| SymbolicValue::Of(Base::Zero, v));
+                let value = i32::try_from(value).map(|v| SymbolicValue::Offset(Base::Zero, v));
                 self.set(to, value.unwrap_or(SymbolicValue::Unknown));
             }
             RegisterOp::SetLow { to, value } => match self.get(to) {
-                SymbolicValue::Of(Base::Zero, v) => {
-                    self.set(to, SymbolicValue::Of(Base::Zero, v & !0xff | i32::from(value)));
+                SymbolicValue::Offset(Base::Zero, v) => {
+                    self.set(to, SymbolicValue::Offset(Base::Zero, v & !0xff | i32::from(value)));
                 }
                 _ => self.set(to, SymbolicValue::Unknown),
             },
             RegisterOp::Align { to, .. } => {
-                let aligned = matches!(self.get(to), SymbolicValue::Of(Base::Aligned(_), _));
+                let aligned = matches!(self.get(to), SymbolicValue::Offset(Base::Aligned(_), _));
                 let value = if aligned {
                     SymbolicValue::Unknown
                 } else {
-                    SymbolicValue::Of(Base::Aligned(node), 0)
+                    SymbolicValue::Offset(Base::Aligned(node), 0)
                 };
                 self.set(to, value);
             }
@@ -224,14 +226,17 @@ impl FlowState {
             }
             RegisterOp::Swap(a, b) => self.registers.swap(a.into(), b.into()),
             RegisterOp::Syscall => {
-                let makes =
-                    matches!(self.get(AX), SymbolicValue::Of(Base::Zero, n) if CLONE.contains(&n));
+                let makes = matches!(self.get(AX), SymbolicValue::Offset(Base::Zero, n) if CLONE.contains(&n));
                 self.cloned |= makes;
                 // The kernel returns its result in rax, and uses rcx and r11.
                 [2, 11].into_iter().for_each(|r| self.set(r, SymbolicValue::Unknown));
                 self.set(
                     AX,
-                    if makes { SymbolicValue::Of(Base::Made, 0) } else { SymbolicValue::Unknown },
+                    if makes {
+                        SymbolicValue::Offset(Base::Made, 0)
+                    } else {
+                        SymbolicValue::Unknown
+                    },
                 );
             }
         }
@@ -471,7 +476,7 @@ impl Flow {
                 }
                 RegisterOp::Syscall => {
                     let ax = state.get(AX);
-                    if matches!(ax, SymbolicValue::Of(Base::Zero, n) if EXIT.contains(&n)) {
+                    if matches!(ax, SymbolicValue::Offset(Base::Zero, n) if EXIT.contains(&n)) {
                         self.exits.insert(node);
                         return;
                     }
@@ -516,9 +521,9 @@ impl Flow {
 
     /// A function returns. Returns the call before it if that turns out not to return.
     fn leave(&mut self, state: &FlowState) -> Option<u32> {
-        let SymbolicValue::Of(base, at) = state.get(SP) else { return None };
+        let SymbolicValue::Offset(base, at) = state.get(SP) else { return None };
         let pushed = state.find((base, at));
-        let is_saved = |v: SymbolicValue| matches!(v, SymbolicValue::Of(Base::Register(_), _));
+        let is_saved = |v: SymbolicValue| matches!(v, SymbolicValue::Offset(Base::Register(_), _));
         match (base, at) {
             (Base::Register(SP), 0) => None,
             // The frame still exists, and another function, after the last call, has returned from

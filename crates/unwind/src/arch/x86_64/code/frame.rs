@@ -91,8 +91,8 @@ impl CodeFrame {
                     continue;
                 }
                 SavedAt::Cfa(at) => Some(cfa.wrapping_add_signed(at.into())),
-                SavedAt::Register(of, at) => {
-                    registers.get(of).map(|value| value.wrapping_add_signed(at.into()))
+                SavedAt::Register(base, at) => {
+                    registers.get(base).map(|value| value.wrapping_add_signed(at.into()))
                 }
             };
             if let Some(Ok(value)) = slot.map(&mut *read) {
@@ -112,7 +112,7 @@ pub fn from_start(state: &FlowState) -> Option<CodeFrame> {
     let kept = KEPT.map(|register| kept_in(state, register));
     let proof = match state.cloned {
         false => Proof::Code,
-        true if state.registers[usize::from(AX)] == SymbolicValue::Of(Base::Made, 0) => {
+        true if state.registers[usize::from(AX)] == SymbolicValue::Offset(Base::Made, 0) => {
             Proof::Maker
         }
         true => return None,
@@ -123,16 +123,16 @@ pub fn from_start(state: &FlowState) -> Option<CodeFrame> {
 /// Offset of a value from the CFA, which is just above the return address.
 fn from_cfa(value: SymbolicValue) -> Option<i32> {
     match value {
-        SymbolicValue::Of(Base::Register(SP), at) => at.checked_sub(8),
+        SymbolicValue::Offset(Base::Register(SP), at) => at.checked_sub(8),
         _ => None,
     }
 }
 
 fn cfa_in(state: &FlowState) -> Option<(u8, Option<i32>, i32)> {
     let order = [BP, SP].into_iter().chain((0..16).filter(|r| ![BP, SP].contains(r)));
-    let of = |r: u8| state.registers[usize::from(r)];
+    let value_of = |r: u8| state.registers[usize::from(r)];
     for register in order {
-        if let Some(at) = from_cfa(of(register)) {
+        if let Some(at) = from_cfa(value_of(register)) {
             return Some((register, None, at.checked_neg()?));
         }
     }
@@ -147,13 +147,13 @@ fn cfa_in(state: &FlowState) -> Option<(u8, Option<i32>, i32)> {
 /// Registers of the frame from which a location can be reached.
 fn near(state: &FlowState, base: Base, at: i32) -> Option<(u8, i32)> {
     [SP, BP].into_iter().find_map(|register| match state.registers[usize::from(register)] {
-        SymbolicValue::Of(b, here) if b == base => Some((register, at.checked_sub(here)?)),
+        SymbolicValue::Offset(b, here) if b == base => Some((register, at.checked_sub(here)?)),
         _ => None,
     })
 }
 
 fn kept_in(state: &FlowState, register: u8) -> SavedAt {
-    let original = SymbolicValue::Of(Base::Register(register), 0);
+    let original = SymbolicValue::Offset(Base::Register(register), 0);
     if state.registers[usize::from(register)] == original {
         return SavedAt::Same;
     }
@@ -216,7 +216,7 @@ pub fn agree(state: &FlowState, other: &CodeFrame) -> Option<bool> {
     let start = state.registers[usize::from(base)];
     let start = match (at, start) {
         (None, value) => value,
-        (Some(offset), SymbolicValue::Of(base, from)) => {
+        (Some(offset), SymbolicValue::Offset(base, from)) => {
             state.word((base, from.checked_add(offset)?))
         }
         (Some(_), SymbolicValue::Unknown) => SymbolicValue::Unknown,

@@ -27,8 +27,9 @@ impl Moved {
     pub(super) fn new(state: &FlowState, flow: &Flow) -> Option<Moved> {
         state.memory.iter().find_map(|&((base, slot), value)| {
             let Base::Aligned(by) = base else { return None };
-            let SymbolicValue::Of(Base::Register(SP), value) = value else { return None };
-            let (SymbolicValue::Of(Base::Register(SP), before), mask) = *flow.aligned.get(&by)?
+            let SymbolicValue::Offset(Base::Register(SP), value) = value else { return None };
+            let (SymbolicValue::Offset(Base::Register(SP), before), mask) =
+                *flow.aligned.get(&by)?
             else {
                 return None;
             };

@@ -44,7 +44,7 @@ impl Fixture {
     fn new(bytes: &[u8], functions: &[(u64, u64)]) -> Fixture {
         let segments = vec![Segment { address: BASE, offset: 0, size: bytes.len() as u64 }];
         let sized = functions.iter().map(|&(start, end)| (BASE + start, BASE + end)).collect();
-        let functions = Functions::of_symbols(sized);
+        let functions = Functions::from_symbols(sized);
         Fixture { segments, bytes: bytes.to_vec(), functions, cache: CodeCache::default() }
     }
 
