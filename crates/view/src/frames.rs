@@ -109,18 +109,8 @@ impl Frames {
             }
             frames.run_time.insert(mapping.file);
         }
-        let bare = Frame {
-            name: Name::NoStack,
-            binary: StrId::EMPTY,
-            file: StrId::EMPTY,
-            line: 0,
-            system_name: StrId::EMPTY,
-            address: 0,
-            kernel: false,
-            inlined: false,
-        };
-        frames.no_stack = frames.intern(bare);
-        frames.beyond_limit = frames.insert(Frame { name: Name::BeyondLimit, ..bare });
+        frames.no_stack = frames.intern(Frame::bare(Name::NoStack));
+        frames.beyond_limit = frames.insert(Frame::bare(Name::BeyondLimit));
         let kernel: Vec<bool> =
             profile.mappings.iter().map(|m| is_kernel(profile.str(m.file))).collect();
         for i in 0..profile.locations.len() {
@@ -140,17 +130,12 @@ impl Frames {
         let location = &profile.locations[id.0 as usize];
         let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
         let address = address_in_file(profile, location);
+        let in_kernel = || location.address >= KERNEL_START;
         let place = Frame {
-            name: Name::Address(address),
             address,
             binary: mapping.map_or(StrId::EMPTY, |m| m.file),
-            file: StrId::EMPTY,
-            line: 0,
-            system_name: StrId::EMPTY,
-            kernel: location
-                .mapping
-                .map_or(location.address >= KERNEL_START, |m| kernel[m.0 as usize]),
-            inlined: false,
+            kernel: location.mapping.map_or_else(in_kernel, |m| kernel[m.0 as usize]),
+            ..Frame::bare(Name::Address(address))
         };
         let lines = profile.lines_of(id);
         let left_out = self.left_out_of(lines.len());
@@ -243,17 +228,7 @@ impl Frames {
 
     /// Id of a label's value as a frame.
     pub fn label(&mut self, key: StrId, value: Option<LabelValue>) -> u32 {
-        let frame = Frame {
-            name: Name::Label(value, key),
-            binary: StrId::EMPTY,
-            file: StrId::EMPTY,
-            line: 0,
-            system_name: StrId::EMPTY,
-            address: 0,
-            kernel: false,
-            inlined: false,
-        };
-        self.insert(frame)
+        self.insert(Frame::bare(Name::Label(value, key)))
     }
 
     /// Frames of a location, innermost first.
@@ -354,6 +329,20 @@ impl Name {
 }
 
 impl Frame {
+    /// A frame that no code belongs to.
+    const fn bare(name: Name) -> Frame {
+        Frame {
+            name,
+            binary: StrId::EMPTY,
+            file: StrId::EMPTY,
+            line: 0,
+            system_name: StrId::EMPTY,
+            address: 0,
+            kernel: false,
+            inlined: false,
+        }
+    }
+
     /// The properties that distinguish it from other frames of this granularity. It may have others,
     /// which are those of one of its locations.
     fn key(&self, granularity: Granularity) -> Frame {
