@@ -104,6 +104,11 @@ impl Request<'_> {
         })
     }
 
+    /// True without options that select other rows.
+    pub fn has_usual_rows(&self) -> bool {
+        self.granularity == Granularity::FUNCTION && self.labels.is_empty()
+    }
+
     /// The options of a table: of functions, or of the requested groups.
     pub fn top(&self) -> TopOptions {
         TopOptions {

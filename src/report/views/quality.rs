@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{OutputFormat, Registered, Request, ViewOption};
 use crate::report::{json, quality};
-use view::{Granularity, Quality, View};
+use view::{Quality, View};
 
 /// `--quality`
 pub const REGISTERED: Registered = Registered {
@@ -22,7 +22,7 @@ pub const REGISTERED: Registered = Registered {
 };
 
 fn check(request: &Request<'_>) -> Result<(), &'static str> {
-    if request.granularity == Granularity::FUNCTION && request.labels.is_empty() {
+    if request.has_usual_rows() {
         Ok(())
     } else {
         Err("--quality reports functions: use --sort self, total or name")
