@@ -57,13 +57,18 @@ impl Default for FilePages {
 }
 
 impl FilePages {
+    /// The current sizes of all memory.
+    pub fn resident(&self) -> Option<Resident> {
+        self.memory.as_ref().and_then(OwnMemory::resident)
+    }
+
     /// Releases pages with `drop_pages`, if more than 6 MiB were read since the last time.
     pub fn check(&mut self, drop_pages: impl FnOnce()) {
         let faults = os::thread_faults();
         if faults == std::mem::replace(&mut self.faults, faults) {
             return;
         }
-        let shared = || Some(self.memory.as_ref()?.resident()?.shared);
+        let shared = || self.memory.as_ref()?.resident().map(|resident| resident.shared);
         let Some(now) = shared() else { return };
         // Less: something else was released.
         self.shared = self.shared.min(now);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::sampler::aggregator::Aggregator;
 use sys::os;
-use sys::own_memory::{FilePages, OwnMemory};
+use sys::own_memory::FilePages;
 
 /// Size of prof's memory that is neither of files nor a ring, above which caches are released.
 /// With prof's own program, pages of files and the largest function that is analysed, it is less
@@ -18,7 +18,6 @@ const RELEASE_EVERY: Duration = Duration::from_secs(1);
 
 /// Watches the memory of the thread.
 pub struct MemoryWatch {
-    memory: Option<OwnMemory>,
     pages: FilePages,
     checked: Instant,
     /// When caches were released.
@@ -28,8 +27,7 @@ pub struct MemoryWatch {
 impl MemoryWatch {
     /// Begins to watch.
     pub fn new() -> MemoryWatch {
-        let (memory, pages) = (OwnMemory::open(), FilePages::default());
-        MemoryWatch { memory, pages, checked: Instant::now(), released: None }
+        MemoryWatch { pages: FilePages::default(), checked: Instant::now(), released: None }
     }
 
     /// Releases what takes too much memory. To be called after each event.
@@ -39,8 +37,8 @@ impl MemoryWatch {
             return;
         }
         self.checked = Instant::now();
-        let resident = self.memory.as_ref().and_then(OwnMemory::resident);
-        let is_large = resident.is_some_and(|resident| resident.anonymous > MAX_ANONYMOUS);
+        let is_large =
+            self.pages.resident().is_some_and(|resident| resident.anonymous > MAX_ANONYMOUS);
         if is_large && self.released.is_none_or(|time| time.elapsed() > RELEASE_EVERY) {
             aggregator.maker.drop_caches();
             os::release_free_memory();
