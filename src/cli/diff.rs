@@ -10,9 +10,11 @@ use super::report::{self, interactive};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::{examples, usage};
 use crate::report::diff::{self, DiffLayout};
+use crate::report::json;
 use crate::report::terminal::Start;
 use profile::{Profile, ValueType};
 use sys::printed::{self, Lines, Stderr};
+use view::answer::DiffAnswer;
 use view::{Diff, DiffOptions, Granularity, Renamed, Scale, Sort, View};
 
 /// Arguments of `prof diff`.
@@ -232,7 +234,9 @@ impl Comparison<'_> {
         };
         if self.json {
             let mut out = printed::stdout();
-            diff::write_json(&mut out, &model, &layout)?;
+            let DiffLayout { files, granularity, labels, rows, .. } = &layout;
+            let answer = DiffAnswer::new(&model, files, *granularity, labels, *rows);
+            json::write(&mut out, &answer)?;
             std::io::Write::flush(&mut out)?;
         } else {
             let mut out = Lines::stdout();

@@ -16,6 +16,7 @@ use crate::report::flame::{self, FlameOptions};
 use crate::report::{flame_diff, folded, json, summary as view_summary};
 use profile::{Profile, StrId, label};
 use sys::printed::{self, Stderr};
+use view::answer::{BoxesAnswer, DiffBoxesAnswer};
 use view::{
     BoxOptions, Boxes, Cut, Diff, DiffBoxes, DiffOptions, DiffTree, Direction, Granularity,
     Siblings, States, Tree, View,
@@ -312,7 +313,9 @@ impl DrawArgs {
         output.write_text(|out| {
             if self.json {
                 let layout = DiffLayout::for_frames(&files, granularity);
-                flame_diff::write_json(out, &model, &boxes, direction, &layout)
+                let DiffLayout { files, granularity, .. } = layout;
+                let answer = DiffBoxesAnswer::new(&model, &boxes, direction, &files, granularity);
+                json::write(out, &answer)
             } else {
                 flame_diff::write(out, &model, &boxes, &options)
             }
@@ -390,7 +393,7 @@ fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
             let FlameOptions { order, min_width, .. } = options;
             let boxes =
                 Boxes::new(&view, &tree, &BoxOptions { order, min_width, zoom: Tree::ROOT });
-            json::write_boxes(out, &view, &tree, &boxes, args.granularity())
+            json::write(out, &BoxesAnswer::new(&view, &tree, &boxes))
         } else {
             flame::write(out, &view, &tree, &options)
         }

@@ -10,6 +10,7 @@ use crate::report::summary::title;
 use crate::report::{dot, graphviz, json};
 use profile::Profile;
 use sys::printed;
+use view::answer::GraphAnswer;
 use view::{Granularity, Graph, NodeOrder, Trim, View};
 
 /// The heading of options for the drawing in help.
@@ -89,7 +90,7 @@ fn draw(args: &Args, view: &View, output: Output) -> anyhow::Result<()> {
     let trim = Trim { nodes: nodecount, node_fraction: nodefraction, edge_fraction: edgefraction };
     let graph = Graph::new(view, NodeOrder::Drawing, trim);
     if args.json {
-        output.write_text(|out| json::write_graph(out, view, &graph, view.frames.granularity))?;
+        output.write_text(|out| json::write(out, &GraphAnswer::new(view, &graph)))?;
         return Ok(());
     }
     if view.kept_total == 0 {

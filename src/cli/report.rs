@@ -16,6 +16,7 @@ use crate::report::views::{self, OutputFormat, Registered, Request};
 use crate::report::{json, text};
 use profile::Profile;
 use sys::printed;
+use view::answer::HeaderAnswer;
 use view::{ColumnRequest, Direction, Granularity, Sort, View};
 
 pub(super) mod interactive;
@@ -338,7 +339,8 @@ fn print(
     let request = Request { columns, ..request };
     if args.header_only {
         if args.json {
-            json::write_header(out, &View::new(profile, type_index, request.granularity))?;
+            let view = View::new(profile, type_index, request.granularity);
+            json::write(out, &HeaderAnswer::new(&view))?;
         }
         return Ok(());
     }

@@ -9,11 +9,12 @@ use super::progress::{Bars, Progress};
 use super::summary::{self, Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
-use crate::report::threads;
+use crate::report::{json, threads};
 use crate::sampler::{self, Interrupts, Target, types};
 use sys::printed::{self, Stderr};
 use sys::procfs;
-use view::{Granularity, View};
+use view::answer::ThreadsAnswer;
+use view::{Granularity, Threads, View};
 
 /// Arguments of `prof threads`.
 #[derive(Debug, clap::Args)]
@@ -109,10 +110,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
             let view = View::new(&recorded.profile, 0, each);
             let mut out = printed::stdout();
+            let listed = if args.each { Threads::each(&view) } else { Threads::by_stack(&view) };
             if args.json {
-                threads::write_json(&mut out, &view, each, args.each)?;
+                json::write(&mut out, &ThreadsAnswer::new(&view, &listed))?;
             } else {
-                threads::write(&mut out, &view, args.each)?;
+                threads::write(&mut out, &view, &listed)?;
             }
             out.flush()?;
             if !quiet {

@@ -1,9 +1,6 @@
-//! Columns of numbers of a table, as text and JSON: values of one or several sample types, shares,
+//! Columns of numbers of a table: values of one or several sample types, shares,
 //! ratios.
 
-use serde_json::{Map, Value, json};
-
-use super::json::or_null;
 use super::text::{Align, TextColumn};
 use super::units;
 use view::{Columns, Measure, Ratio, TableColumn, Top, TypeColumn, View, percent};
@@ -104,37 +101,4 @@ fn ratio_column(ratio: &Ratio, totals: bool) -> TextColumn {
     let title = super::text::clean(&ratio.name);
     let title = if totals { format!("{title}: total") } else { title };
     TextColumn::new(&title, Align::Right, ratio.rows.iter().map(cell))
-}
-
-/// Adds the members of all rows to the head of a table.
-pub(super) fn json_head(head: &mut Map<String, Value>, columns: &Columns) {
-    if columns.types.len() > 1 {
-        let type_column = |t: &TypeColumn| {
-            json!({
-                "kind": or_null(&t.kind), "unit": or_null(&t.unit),
-                "total": t.total, "kept": t.kept_total,
-            })
-        };
-        head.insert("column_types".into(), columns.types.iter().map(type_column).collect());
-    }
-    if let Some(first) = columns.ratios.first() {
-        head.insert("ratio".into(), first.name.clone().into());
-        let names = columns.ratios.iter().map(|ratio| Value::from(ratio.name.clone()));
-        head.insert("ratios".into(), names.collect());
-    }
-}
-
-/// Adds the members of row number `row`.
-pub(super) fn json_row(object: &mut Map<String, Value>, columns: &Columns, row: usize) {
-    if columns.types.len() > 1 {
-        let cells =
-            |t: &TypeColumn| json!({"self": t.rows[row].self_value, "total": t.rows[row].total});
-        object.insert("columns".into(), columns.types.iter().map(cells).collect());
-    }
-    if let Some(first) = columns.ratios.first() {
-        object.insert("self_ratio".into(), first.rows[row].0.into());
-        object.insert("total_ratio".into(), first.rows[row].1.into());
-        let cells = |ratio: &Ratio| json!({"self": ratio.rows[row].0, "total": ratio.rows[row].1});
-        object.insert("ratios".into(), columns.ratios.iter().map(cells).collect());
-    }
 }

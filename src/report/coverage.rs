@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::summary::Bounded;
+use super::summary::left_out_line;
 use super::text::{Align, GAP, TextColumn, clean, lines_of};
 use profile::{Profile, Truncation, comment};
+use view::answer::Bounded;
 use view::{Coverage, Covered, View, percent};
 
 /// Width of a column of shares, unless one is longer.
@@ -67,7 +68,7 @@ pub fn write_text(
             note(out, &remedy)?;
         }
     }
-    shown.note("binaries").into_iter().try_for_each(|text| note(out, &text))
+    left_out_line(&shown, "binaries").into_iter().try_for_each(|text| note(out, &text))
 }
 
 /// The binaries that are shown.
@@ -85,7 +86,7 @@ pub fn write_notes(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
         writeln!(out)?;
     }
     shown.items.iter().try_for_each(|note| writeln!(out, "Note: {}", clean(note)))?;
-    shown.note("notes").into_iter().try_for_each(|text| writeln!(out, "{text}"))
+    left_out_line(&shown, "notes").into_iter().try_for_each(|text| writeln!(out, "{text}"))
 }
 
 /// Writes the summary after a recording: a line for each binary and its gaps.

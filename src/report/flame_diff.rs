@@ -1,4 +1,4 @@
-//! Differential flame graphs as SVG and JSON.
+//! Differential flame graphs as SVG.
 //!
 //! Boxes are as wide as after, coloured by the change of their total: red if it grew, blue if it
 //! shrank, white if it is the same, the stronger the larger the change. Stacks that only the
@@ -7,16 +7,13 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
-
 use super::colors::Rgb;
-use super::diff::{DiffLayout, frame_members, frame_name, renamed_object, scale_name, side_object};
+use super::diff::frame_name;
 use super::flame::FlameOptions;
 use super::flame::picture::{self, BoxText, PictureBox};
-use super::json::{VERSION, write_list};
 use super::units;
 use sys::printed;
-use view::{Diff, DiffBox, DiffBoxes, DiffContent, Direction};
+use view::{Diff, DiffBox, DiffBoxes};
 
 /// Name of the box with what only the profile before has.
 pub const DISAPPEARED: &str = "[disappeared]";
@@ -89,58 +86,6 @@ pub fn details(diff: &Diff, [before, after]: [f64; 2], binary: &str) -> String {
         let _ = write!(out, ", {binary}");
     }
     out
-}
-
-/// Writes the boxes as JSON, which `docs/json.md` describes.
-pub fn write_json(
-    out: &mut dyn Write,
-    diff: &Diff,
-    found: &DiffBoxes,
-    direction: Direction,
-    layout: &DiffLayout,
-) -> io::Result<()> {
-    let mut head = Map::new();
-    for (name, value) in [
-        ("version", Value::from(VERSION)),
-        ("type", json!({"kind": diff.kind, "unit": diff.unit})),
-        ("scale", scale_name(diff.scale).into()),
-        ("before", side_object(&diff.before, &layout.files[0])),
-        ("after", side_object(&diff.after, &layout.files[1])),
-        ("renamed", renamed_object(diff)),
-        ("direction", super::json::direction_name(direction).into()),
-        ("value_before", found.before.into()),
-        ("value_after", found.after.into()),
-        ("width", found.width.into()),
-        ("levels", found.levels.into()),
-    ] {
-        head.insert(name.into(), value);
-    }
-    let boxes = found.boxes.iter().enumerate().map(|(id, b)| {
-        let mut object = match b.frame {
-            Some(frame) => frame_members(&found.frames[frame as usize], layout.granularity),
-            None => Map::new(),
-        };
-        let content = match b.content {
-            DiffContent::Context => "context",
-            DiffContent::Disappeared => "disappeared",
-            DiffContent::Gone => "gone",
-        };
-        for (name, value) in [
-            ("id", id.into()),
-            ("parent", b.below.into()),
-            ("content", content.into()),
-            ("depth", b.depth.into()),
-            ("left", b.left.into()),
-            ("width", b.width.into()),
-            ("value_before", Value::from(b.before)),
-            ("value_after", b.after.into()),
-            ("change", b.change().into()),
-        ] {
-            object.insert(name.into(), value);
-        }
-        object
-    });
-    write_list(out, head, "boxes", boxes)
 }
 
 /// Red for more, blue for less; `largest` is the largest change in the drawing.

@@ -1,10 +1,7 @@
-//! Values over time, as text and JSON.
+//! Values over time as text.
 
 use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
-
-use super::json;
 use super::text::{self, Align, TableOptions, TextColumn};
 use super::units;
 use view::{Granularity, Name, Over, OverRow, OverType, TimePoint, TimeRange, View};
@@ -168,67 +165,13 @@ fn name_columns(
     columns
 }
 
-/// Writes the table as JSON.
-pub fn write_json(
-    out: &mut dyn Write,
-    view: &View,
-    tables: &[OverType],
-    request: OverRequest,
-    options: &TableOptions,
-) -> io::Result<()> {
-    let Some(first) = tables.first() else { return Ok(()) };
-    let over = &first.over;
-    let mut head = json::head(view);
-    head.insert("interval_micros".into(), over.interval.into());
-    head.insert("from_micros".into(), request.from.into());
-    head.insert("sums".into(), over.sums.clone().into());
-    head.insert("without_time".into(), over.without_time.into());
-    head.insert("row_count".into(), over.row_count.into());
-    if tables.len() > 1 {
-        let type_column = |table: &OverType| {
-            json!({
-                "kind": json::or_null(&table.kind), "unit": json::or_null(&table.unit),
-                "total": table.total, "kept": table.kept_total,
-                "sums": table.over.sums, "without_time": table.over.without_time,
-            })
-        };
-        head.insert("column_types".into(), tables.iter().map(type_column).collect());
-    }
-    let values = |object: &mut Map<String, Value>, row: &OverRow| {
-        object.insert("self".into(), row.self_value.into());
-        object.insert("total".into(), row.total.into());
-        object.insert("self_over".into(), row.self_values.clone().into());
-        object.insert("total_over".into(), row.totals.clone().into());
-    };
-    let rows = over.rows.iter().enumerate().map(|(at, row)| {
-        let mut object = json::frame(view, view.frames.get(row.frame), options.granularity);
-        values(&mut object, row);
-        if tables.len() > 1 {
-            let type_column = |table: &OverType| {
-                let mut column = Map::new();
-                values(&mut column, &table.over.rows[at]);
-                Value::from(column)
-            };
-            object.insert("columns".into(), tables.iter().map(type_column).collect());
-        }
-        if !options.labels.is_empty() {
-            let values = over.groups[row.group as usize].iter();
-            let values = values.map(|v| v.map_or(Value::Null, |v| json::label(view.profile, v)));
-            let labels: Map<_, _> = options.labels.iter().cloned().zip(values).collect();
-            object.insert("labels".into(), labels.into());
-        }
-        object
-    });
-    json::write_list(out, head, "rows", rows)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use view::testing::{odd_names, phases};
     use view::{Columns, OverOptions, TopOptions};
 
-    fn written(p: &profile::Profile, interval: u64, totals: bool, as_json: bool) -> String {
+    fn written(p: &profile::Profile, interval: u64, totals: bool) -> String {
         let view = View::new(p, 1 % p.sample_types.len(), Granularity::FUNCTION);
         let top = TopOptions { limit: 3, ..TopOptions::default() };
         let options = OverOptions { interval, most: MOST_IN_TEXT, top };
@@ -241,8 +184,7 @@ mod tests {
             columns: Columns::default(),
         };
         let mut out = Vec::new();
-        let write = if as_json { write_json } else { write_text };
-        write(&mut out, &view, &tables, request, &options).unwrap();
+        write_text(&mut out, &view, &tables, request, &options).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -255,29 +197,15 @@ Without a time, and in no interval: 100.0 ms
   self    500ms   1.5s     2.5s  function
 3.10 s   1.00 s  1.00 s  1.00 s  [all]
 ";
-        let text = written(&phases(), 1_000_000, false, false);
+        let text = written(&phases(), 1_000_000, false);
         let squeezed = |text: &str| {
             let words = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "));
             words.collect::<Vec<_>>()
         };
         assert_eq!(squeezed(&text)[..5], squeezed(expected)[..]);
         assert!(squeezed(&text).contains(&"2.00 s 1.00 s - 1.00 s f".to_owned()), "{text}");
-        let text = written(&phases(), 1000, true, false);
+        let text = written(&phases(), 1000, true);
         assert!(text.contains("intervals of 50ms, because those of 1ms would be more"), "{text}");
-    }
-
-    #[test]
-    fn json_is_complete() {
-        let value: Value =
-            serde_json::from_str(&written(&phases(), 1_000_000, false, true)).unwrap();
-        assert_eq!(value["sums"], serde_json::json!([1e9 as i64, 1e9 as i64, 1e9 as i64]));
-        assert_eq!(
-            (&value["interval_micros"], &value["from_micros"]),
-            (&1_000_000.into(), &500_000.into())
-        );
-        assert_eq!(value["rows"][1]["function"], "g");
-        assert_eq!(value["rows"][1]["self_over"], serde_json::json!([0, 1e9 as i64, 0]));
-        assert_eq!(value["rows"][2]["total_over"][0], 1_000_000_000);
     }
 
     #[test]
@@ -285,7 +213,7 @@ Without a time, and in no interval: 100.0 ms
         let mut p = odd_names();
         let times = p.times.push([1, 2].into_iter());
         p.samples[0].times = times;
-        assert_eq!(written(&p, 1, false, false).lines().count(), 8);
+        assert_eq!(written(&p, 1, false).lines().count(), 8);
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! Threads by state, as text and as JSON, which `docs/json.md` describes.
+//! Threads by state as text.
 
 use std::io::{self, Write};
 
-use super::json::{by_state, head, thread, write_list};
 use super::order::{Column, Order};
 use super::text::{Align, TextColumn, clean, write_columns};
 use super::units;
@@ -86,23 +85,4 @@ pub fn write_text(
     let name = |row: &ThreadRow| clean(&thread_name(&row.thread));
     columns.push(TextColumn::new("thread", Align::Left, rows().map(name)));
     write_columns(out, &columns)
-}
-
-/// Writes threads as JSON.
-pub fn write_json(
-    out: &mut dyn Write,
-    view: &View,
-    threads: &ThreadStates,
-    all: usize,
-) -> io::Result<()> {
-    let mut head = head(view);
-    head.insert("row_count".into(), all.into());
-    head.insert("has_states".into(), threads.has_states.into());
-    let rows = threads.rows.iter().map(|row| {
-        let mut object = thread(&row.thread);
-        object.insert("total".into(), row.total.into());
-        object.insert("states".into(), by_state(row.by_state).into());
-        object
-    });
-    write_list(out, head, "rows", rows)
 }

@@ -1,7 +1,8 @@
 //! Summary of a profile: type, time, size, and warnings.
 
 use super::units;
-use profile::{Diagnostics, Mapping, Profile, StrId, ThreadState, ValueType, comment};
+use profile::{Diagnostics, Profile, ThreadState, ValueType, comment};
+use view::answer::{Bounded, comments, mappings};
 use view::{Shares, States, View, base_name, percent};
 
 /// Lines above every text view: type, time and total of `view`, after a warning if needed.
@@ -249,7 +250,7 @@ pub fn header(profile: &Profile) -> Vec<String> {
     }
     let comments = comments(profile);
     out.extend(comments.items.iter().map(|&c| format!("comment: {}", profile.str(c))));
-    out.extend(comments.note("comments"));
+    out.extend(left_out_line(&comments, "comments"));
     let mappings = mappings(profile);
     for m in mappings.items {
         let build_id = match profile.str(m.build_id) {
@@ -265,52 +266,14 @@ pub fn header(profile: &Profile) -> Vec<String> {
             m.start, m.limit, m.file_offset
         ));
     }
-    out.extend(mappings.note("mappings"));
+    out.extend(left_out_line(&mappings, "mappings"));
     out
 }
 
-/// Bytes of the texts of a list that is always shown whole otherwise.
-const MOST_TEXT: usize = 4 << 20;
-
-/// The items of a list that are shown: many items may share one long text.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounded<'a, T> {
-    /// The first ones.
-    pub items: &'a [T],
-    /// Number of the others.
-    pub left_out: usize,
-}
-
-impl<'a, T> Bounded<'a, T> {
-    /// The first items with at most 4 MiB of text together.
-    pub fn new(items: &'a [T], bytes: impl Fn(&T) -> usize) -> Bounded<'a, T> {
-        let mut left = MOST_TEXT;
-        let fits = |item: &T| {
-            let rest = left.checked_sub(bytes(item));
-            left = rest.unwrap_or(0);
-            rest.is_some()
-        };
-        let shown = items.iter().map(fits).take_while(|&fits| fits).count();
-        Bounded { items: &items[..shown], left_out: items.len() - shown }
-    }
-
-    /// The line about the others, `what`.
-    pub fn note(&self, what: &str) -> Option<String> {
-        let count = units::thousands(self.left_out as i64);
-        (self.left_out > 0)
-            .then(|| format!("{count} further {what} left out, beyond 4 MiB of text"))
-    }
-}
-
-/// The comments of a profile that are shown.
-pub fn comments(profile: &Profile) -> Bounded<'_, StrId> {
-    Bounded::new(&profile.comments, |&comment| profile.str(comment).len())
-}
-
-/// The mappings of a profile that are shown.
-pub fn mappings(profile: &Profile) -> Bounded<'_, Mapping> {
-    let bytes = |m: &Mapping| profile.str(m.file).len() + profile.str(m.build_id).len();
-    Bounded::new(&profile.mappings, bytes)
+/// The line about the items of a list, `what`, that are beyond the limit of text.
+pub fn left_out_line<T>(list: &Bounded<'_, T>, what: &str) -> Option<String> {
+    let count = units::thousands(list.left_out as i64);
+    (list.left_out > 0).then(|| format!("{count} further {what} left out, beyond 4 MiB of text"))
 }
 
 /// `python3: cpu, 12.34 s`: the process or the main binary, the sample type, the total.

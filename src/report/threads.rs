@@ -1,16 +1,12 @@
-//! Threads with their stacks, as text and JSON: a better `pstack`.
+//! Threads with their stacks as text: a better `pstack`.
 
 use std::io::{self, Write};
 
-use serde_json::{Map, Value};
-
-use super::json;
 use super::text::clean;
-use view::{Granularity, ListedThread, ThreadGroup, Threads, View, base_name};
+use view::{ListedThread, ThreadGroup, Threads, View, base_name};
 
-/// Writes the groups; `each`: a group for each thread, in their order.
-pub fn write(out: &mut dyn Write, view: &View, each: bool) -> io::Result<()> {
-    let listed = if each { Threads::each(view) } else { Threads::by_stack(view) };
+/// Writes the groups of threads.
+pub fn write(out: &mut dyn Write, view: &View, listed: &Threads) -> io::Result<()> {
     let processes = listed.processes();
     let count = threads(listed.count());
     match processes.first_key_value() {
@@ -23,29 +19,6 @@ pub fn write(out: &mut dyn Write, view: &View, each: bool) -> io::Result<()> {
         write_group(out, view, group, processes.len() > 1)?;
     }
     Ok(())
-}
-
-/// Writes the groups as JSON.
-pub fn write_json(
-    out: &mut dyn Write,
-    view: &View,
-    granularity: Granularity,
-    each: bool,
-) -> io::Result<()> {
-    let listed = if each { Threads::each(view) } else { Threads::by_stack(view) };
-    let mut head = json::head(view);
-    head.insert("thread_count".into(), listed.count().into());
-    let thread = |thread: &ListedThread| Value::from(json::thread(thread));
-    let groups = listed.groups.iter().map(|group| {
-        let frames = group.frames.iter().map(|&id| view.frames.get(id));
-        let frames = frames.map(|frame| Value::from(json::frame(view, frame, granularity)));
-        let mut object = Map::new();
-        object.insert("state".into(), json::or_null(&group.state));
-        object.insert("threads".into(), group.threads.iter().map(thread).collect());
-        object.insert("frames".into(), frames.collect());
-        object
-    });
-    json::write_list(out, head, "groups", groups)
 }
 
 fn write_group(

@@ -297,7 +297,7 @@ fn a_difference_is_shown_and_exported() {
     terminal.shows("difference-of-totals");
     for (name, begin) in [
         ("diff.svg", "<?xml"),
-        ("diff.json", "{\"after\":"),
+        ("diff.json", "{\"version\":1,\"type\":"),
         ("diff.txt", "Before: known.pb.gz"),
         ("graph.dot", "digraph"),
     ] {

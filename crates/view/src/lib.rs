@@ -6,6 +6,7 @@
 //! Numbers, order and hierarchy, tested without a terminal. Nothing here depends on the rendering,
 //! or on the source of the profile.
 
+pub mod answer;
 mod binaries;
 mod boxes;
 mod cancel;

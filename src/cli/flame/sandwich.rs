@@ -7,6 +7,7 @@ use crate::report::colors::Scheme;
 use crate::report::flame::FlameOptions;
 use crate::report::text::{quoted, regex_reason};
 use crate::report::{flame, json, sandwich as text, summary as view_summary};
+use view::answer::SandwichBoxesAnswer;
 use view::{Cut, Sandwich, SandwichBoxes, View, named_frames};
 
 impl DrawArgs {
@@ -50,8 +51,8 @@ impl DrawArgs {
             if self.json {
                 let FlameOptions { order, min_width, .. } = options;
                 let boxes = SandwichBoxes::new(view, &sandwich, order, min_width);
-                let granularity = self.granularity();
-                json::write_sandwich_boxes(out, view, &sandwich, &boxes, &functions, granularity)
+                let answer = SandwichBoxesAnswer::new(view, &sandwich, &boxes, &functions);
+                json::write(out, &answer)
             } else {
                 flame::sandwich::write(out, view, &sandwich, &options)
             }

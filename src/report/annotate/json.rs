@@ -1,30 +1,18 @@
-//! Listings as JSON: the members of [`crate::report::json`], and
-//!
-//! * `unit`: `function` or `file`; `listing_count`: the number of listings before `--nodecount`;
-//! * `listings`, hottest first, each with `function` and `system_name` (null for a file), `file`,
-//!   `start_line`, `self`, `total`; `source`: an object of `path` (of the file that was read),
-//!   `origin` (`file`, `embedded`, `debuginfod`), `newer_than` (`binary`, `recording`) and `missing` (`unnamed`, `missing`, `not_regular`,
-//!   `too_large`, `unreadable`) and, with `--all-lines`, `text`, all lines; `lines` with values, each with `line`, `self`, `total`, `text` and
-//!   `inlined`: the lines of functions inlined there, each with `depth` (from 1, as in a tree),
-//!   `function`, `file`, `line`, `self`, `total`;
-//! * `notes`: what failed with debuginfod servers;
-//! * with `--asm`, in each listing, `code`: an object for each binary with `binary`, `build_id`,
-//!   `path`, `missing` (`no_binary`, `unknown_machine`, `no_bounds`, `no_jit_code`, `several_codes`), `functions_left_out`, and
-//!   `pieces`, each with `start` and `end` (addresses in the file), `bytes_left_out`, and
-//!   `instructions`, each with `address`, `length`, `text` (null: not an instruction), `self`,
-//!   `total`, `skid`, `target` (an object of `address` and `function`), `reference` (an object of
-//!   `address`, `symbol`, `offset`, `slot`), and `source`: objects of `function`, `file`, `line`,
-//!   innermost first.
+//! Listings as JSON, which `docs/json.md` describes.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
+use serde::ser::{Serialize, Serializer};
 
 use super::{Annotated, BinaryCode};
-use crate::report::json::{head, known, or_null, write_head, write_member};
-use code::assembly::{Instruction, Piece};
+use crate::report::json;
+use code::assembly::{Instruction, Piece, Place};
 use code::sources::Newer;
-use view::source::{Source, SourceLine, Unit};
+use profile::StrId;
+use view::answer::Head;
+use view::source::{InlinedLine, Source, SourceLine, Unit};
 use view::{Name, View};
 
 /// Writes the listings, then the `notes` about how they were found.
@@ -34,131 +22,300 @@ pub fn write<'a>(
     source: &Source,
     listings: impl Iterator<Item = Annotated<'a>>,
     all_lines: bool,
-    notes: impl FnOnce() -> Vec<String>,
+    notes: impl Fn() -> Vec<String>,
 ) -> io::Result<()> {
-    let mut head = head(view);
-    let unit = match source.unit {
-        Unit::Function => "function",
-        Unit::File => "file",
+    let listings = listings.map(|annotated| Listed { view, annotated, all_lines });
+    let answer = SourceAnswer {
+        head: Head::new(view),
+        unit: match source.unit {
+            Unit::Function => "function",
+            Unit::File => "file",
+        },
+        listing_count: source.listings.len(),
+        listings: Once(RefCell::new(listings)),
+        notes: Last(notes),
     };
-    head.insert("unit".into(), unit.into());
-    head.insert("listing_count".into(), source.listings.len().into());
-    write_head(out, head)?;
-    write_member(out, "listings", listings.map(|annotated| listing(view, &annotated, all_lines)))?;
-    // They are known after the last listing.
-    writeln!(out, ",\n\"notes\":{}}}", Value::from(notes()))
+    json::write(out, &answer)
 }
 
-fn listing(view: &View, annotated: &Annotated<'_>, all_lines: bool) -> Map<String, Value> {
-    let p = view.profile;
-    let listing = annotated.listing;
-    let text = annotated.text.text.as_ref();
-    let newer = annotated.text.newer_than.map(|newer| match newer {
-        Newer::Binary => "binary",
-        Newer::Recording => "recording",
-    });
-    let lines: Vec<Value> = listing
-        .lines
-        .iter()
-        .map(|l| {
-            let text = text.ok().and_then(|text| text.line(l.line));
-            json!({
-                "line": known(l.line), "self": l.values.self_value, "total": l.values.total,
-                "text": text, "inlined": inlined(view, l),
-            })
-        })
-        .collect();
-    let mut out = Map::new();
-    let function = match listing.function {
-        Name::Address(_) => listing.name(view).into(),
-        function => name(view, function),
-    };
-    out.insert("function".into(), function);
-    let system_name = match listing.function {
-        Name::Function(_) => p.str(listing.system_name),
-        _ => "",
-    };
-    out.insert("system_name".into(), or_null(system_name));
-    out.insert("file".into(), or_null(p.str(listing.file)));
-    out.insert("start_line".into(), known(listing.start_line));
-    out.insert("self".into(), listing.values.self_value.into());
-    out.insert("total".into(), listing.values.total.into());
-    let whole = text.ok().filter(|_| all_lines);
-    let source = json!({
-        "path": text.ok().map(|text| text.path.to_string_lossy()),
-        "origin": text.ok().map(|text| text.origin.code()),
-        "newer_than": newer,
-        "missing": text.err().map(|why| why.code()),
-        "text": whole.map(|text| text.lines().collect::<Vec<_>>()),
-    });
-    out.insert("source".into(), source);
-    out.insert("lines".into(), lines.into());
-    if let Some(code) = &annotated.code {
-        let code: Vec<Value> = code.iter().map(|code| binary(view, code)).collect();
-        out.insert("code".into(), code.into());
-    }
-    out
+/// Source with values.
+#[derive(serde::Serialize)]
+struct SourceAnswer<'a, L: Serialize, N: Serialize> {
+    #[serde(flatten)]
+    head: Head<'a>,
+    unit: &'static str,
+    listing_count: usize,
+    listings: L,
+    notes: N,
 }
 
-fn name(view: &View, name: Name) -> Value {
-    match name {
-        Name::Function(name) => view.profile.str(name).into(),
-        _ => Value::Null,
+/// A list whose elements are made one by one, and only once.
+struct Once<I>(RefCell<I>);
+
+impl<I: Iterator<Item: Serialize>> Serialize for Once<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(&mut *self.0.borrow_mut())
     }
 }
 
-fn inlined(view: &View, line: &SourceLine) -> Vec<Value> {
-    let inlined_line = |l: &view::source::InlinedLine| {
-        json!({
-            "depth": l.depth, "function": name(view, l.function),
-            "file": or_null(view.profile.str(l.file)), "line": known(l.line),
-            "self": l.values.self_value, "total": l.values.total,
-        })
-    };
-    line.inlined.iter().map(inlined_line).collect()
+/// A list that is known after all members before it.
+struct Last<F>(F);
+
+impl<F: Fn() -> Vec<String>> Serialize for Last<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.0)().serialize(serializer)
+    }
 }
 
-fn binary(view: &View, code: &BinaryCode) -> Value {
-    let p = view.profile;
-    let found = code.code.as_ref();
-    let pieces = found.map_or(&[][..], |assembly| assembly.pieces.as_slice());
-    json!({
-        "binary": or_null(p.str(code.binary)),
-        "build_id": or_null(p.str(code.build_id)),
-        "path": found.ok().map(|assembly| assembly.path.to_string_lossy()),
-        "missing": found.err().map(|why| why.code()),
-        "functions_left_out": found.map_or(0, |assembly| assembly.left_out),
-        "pieces": pieces.iter().map(piece).collect::<Vec<_>>(),
-    })
+/// A function or file with its source and code.
+struct Listed<'v, 'a> {
+    view: &'v View<'v>,
+    annotated: Annotated<'a>,
+    all_lines: bool,
 }
 
-fn piece(piece: &Piece) -> Value {
-    json!({
-        "start": piece.function.start,
-        "end": piece.function.end,
-        "bytes_left_out": piece.left_out,
-        "instructions": piece.instructions.iter().map(instruction).collect::<Vec<_>>(),
-    })
+/// The members of a listing.
+#[derive(serde::Serialize)]
+struct ListingAnswer<'a> {
+    function: Option<Cow<'a, str>>,
+    system_name: Option<&'a str>,
+    file: Option<&'a str>,
+    start_line: Option<i64>,
+    #[serde(rename = "self")]
+    self_value: i64,
+    total: i64,
+    source: TextAnswer<'a>,
+    lines: Vec<LineAnswer<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<Vec<CodeAnswer<'a>>>,
 }
 
-fn instruction(i: &Instruction) -> Value {
-    let target = i.target.as_ref();
-    let target = target.map(|t| json!({"address": t.address.0, "function": or_null(&t.name)}));
-    let reference = i.reference.as_ref().map(|r| {
-        json!({
-            "address": r.address.0, "symbol": or_null(&r.name), "offset": r.offset, "slot": r.slot,
-        })
-    });
-    let place = |place: &code::assembly::Place| {
-        json!({
-            "function": or_null(&place.function), "file": or_null(&place.file),
-            "line": known(place.line),
-        })
-    };
-    json!({
-        "address": i.address.0, "length": i.length, "text": i.text, "self": i.self_value,
-        "total": i.total, "skid": i.skid, "target": target,
-        "reference": reference,
-        "source": i.places.iter().map(place).collect::<Vec<_>>(),
-    })
+/// The text of a source file.
+#[derive(serde::Serialize)]
+struct TextAnswer<'a> {
+    path: Option<Cow<'a, str>>,
+    origin: Option<&'static str>,
+    newer_than: Option<&'static str>,
+    missing: Option<&'static str>,
+    text: Option<Vec<&'a str>>,
+}
+
+/// A line with values.
+#[derive(serde::Serialize)]
+struct LineAnswer<'a> {
+    line: Option<i64>,
+    #[serde(rename = "self")]
+    self_value: i64,
+    total: i64,
+    text: Option<&'a str>,
+    inlined: Vec<InlinedAnswer<'a>>,
+}
+
+/// A line of a function inlined there.
+#[derive(serde::Serialize)]
+struct InlinedAnswer<'a> {
+    depth: u32,
+    function: Option<&'a str>,
+    file: Option<&'a str>,
+    line: Option<i64>,
+    #[serde(rename = "self")]
+    self_value: i64,
+    total: i64,
+}
+
+/// The code of a function in a binary.
+#[derive(serde::Serialize)]
+struct CodeAnswer<'a> {
+    binary: Option<&'a str>,
+    build_id: Option<&'a str>,
+    path: Option<Cow<'a, str>>,
+    missing: Option<&'static str>,
+    functions_left_out: usize,
+    pieces: Vec<PieceAnswer<'a>>,
+}
+
+/// The code of one function.
+#[derive(serde::Serialize)]
+struct PieceAnswer<'a> {
+    start: u64,
+    end: u64,
+    bytes_left_out: u64,
+    instructions: Vec<InstructionAnswer<'a>>,
+}
+
+/// An instruction with values.
+#[derive(serde::Serialize)]
+struct InstructionAnswer<'a> {
+    address: u64,
+    length: usize,
+    text: Option<&'a str>,
+    #[serde(rename = "self")]
+    self_value: i64,
+    total: i64,
+    skid: bool,
+    target: Option<TargetAnswer<'a>>,
+    reference: Option<ReferenceAnswer<'a>>,
+    source: Vec<PlaceAnswer<'a>>,
+}
+
+/// The target of a jump or a call.
+#[derive(serde::Serialize)]
+struct TargetAnswer<'a> {
+    address: u64,
+    function: Option<&'a str>,
+}
+
+/// The address that an operand states.
+#[derive(serde::Serialize)]
+struct ReferenceAnswer<'a> {
+    address: u64,
+    symbol: Option<&'a str>,
+    offset: u64,
+    slot: bool,
+}
+
+/// The source of an instruction.
+#[derive(serde::Serialize)]
+struct PlaceAnswer<'a> {
+    function: Option<&'a str>,
+    file: Option<&'a str>,
+    line: Option<i64>,
+}
+
+impl Serialize for Listed<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.answer().serialize(serializer)
+    }
+}
+
+impl Listed<'_, '_> {
+    fn answer(&self) -> ListingAnswer<'_> {
+        let listing = self.annotated.listing;
+        let system_name = match listing.function {
+            Name::Function(_) => self.text(listing.system_name),
+            _ => None,
+        };
+        let code = self.annotated.code.as_ref();
+        ListingAnswer {
+            function: match listing.function {
+                Name::Address(_) => Some(listing.name(self.view)),
+                function => self.name(function).map(Cow::Borrowed),
+            },
+            system_name,
+            file: self.text(listing.file),
+            start_line: known(listing.start_line),
+            self_value: listing.values.self_value,
+            total: listing.values.total,
+            source: self.source(),
+            lines: listing.lines.iter().map(|line| self.line(line)).collect(),
+            code: code.map(|code| code.iter().map(|code| self.code(code)).collect()),
+        }
+    }
+
+    fn source(&self) -> TextAnswer<'_> {
+        let text = self.annotated.text.text.as_ref();
+        let whole = text.ok().filter(|_| self.all_lines);
+        TextAnswer {
+            path: text.ok().map(|text| text.path.to_string_lossy()),
+            origin: text.ok().map(|text| text.origin.code()),
+            newer_than: self.annotated.text.newer_than.map(|newer| match newer {
+                Newer::Binary => "binary",
+                Newer::Recording => "recording",
+            }),
+            missing: text.err().map(|why| why.code()),
+            text: whole.map(|text| text.lines().collect()),
+        }
+    }
+
+    fn line<'l>(&'l self, line: &'l SourceLine) -> LineAnswer<'l> {
+        let text = self.annotated.text.text.as_ref().ok();
+        let inlined = |l: &InlinedLine| InlinedAnswer {
+            depth: l.depth,
+            function: self.name(l.function),
+            file: self.text(l.file),
+            line: known(l.line),
+            self_value: l.values.self_value,
+            total: l.values.total,
+        };
+        LineAnswer {
+            line: known(line.line),
+            self_value: line.values.self_value,
+            total: line.values.total,
+            text: text.and_then(|text| text.line(line.line)),
+            inlined: line.inlined.iter().map(inlined).collect(),
+        }
+    }
+
+    fn code<'c>(&'c self, code: &'c BinaryCode) -> CodeAnswer<'c> {
+        let found = code.code.as_ref();
+        let pieces = found.map_or(&[][..], |assembly| assembly.pieces.as_slice());
+        CodeAnswer {
+            binary: self.text(code.binary),
+            build_id: self.text(code.build_id),
+            path: found.ok().map(|assembly| assembly.path.to_string_lossy()),
+            missing: found.err().map(|why| why.code()),
+            functions_left_out: found.map_or(0, |assembly| assembly.left_out),
+            pieces: pieces.iter().map(piece).collect(),
+        }
+    }
+
+    fn name(&self, name: Name) -> Option<&str> {
+        match name {
+            Name::Function(name) => Some(self.view.profile.str(name)),
+            _ => None,
+        }
+    }
+
+    fn text(&self, id: StrId) -> Option<&str> {
+        known_text(self.view.profile.str(id))
+    }
+}
+
+fn piece(piece: &Piece) -> PieceAnswer<'_> {
+    PieceAnswer {
+        start: piece.function.start,
+        end: piece.function.end,
+        bytes_left_out: piece.left_out,
+        instructions: piece.instructions.iter().map(instruction).collect(),
+    }
+}
+
+fn instruction(i: &Instruction) -> InstructionAnswer<'_> {
+    InstructionAnswer {
+        address: i.address.0,
+        length: i.length,
+        text: i.text.as_deref(),
+        self_value: i.self_value,
+        total: i.total,
+        skid: i.skid,
+        target: i
+            .target
+            .as_ref()
+            .map(|t| TargetAnswer { address: t.address.0, function: known_text(&t.name) }),
+        reference: i.reference.as_ref().map(|r| ReferenceAnswer {
+            address: r.address.0,
+            symbol: known_text(&r.name),
+            offset: r.offset,
+            slot: r.slot,
+        }),
+        source: i.places.iter().map(source_place).collect(),
+    }
+}
+
+fn source_place(place: &Place) -> PlaceAnswer<'_> {
+    PlaceAnswer {
+        function: known_text(&place.function),
+        file: known_text(&place.file),
+        line: known(place.line),
+    }
+}
+
+/// `None` for an empty text, which profiles have in place of what is unknown.
+fn known_text(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// `None` for 0, which profiles have in place of a number that is unknown.
+fn known(number: i64) -> Option<i64> {
+    (number != 0).then_some(number)
 }

@@ -1,4 +1,5 @@
 use super::*;
+use profile::Mapping;
 use view::testing::answers;
 use view::{Filter, Granularity};
 
@@ -160,7 +161,7 @@ fn comments_and_mappings_that_share_a_long_text_are_counted() {
     assert_eq!(comments(&with_comments(&["a", "b"])).left_out, 0);
     let mut json = Vec::new();
     let view = View::new(&p, 0, Granularity::FUNCTION);
-    crate::report::json::write_header(&mut json, &view).unwrap();
+    crate::report::json::write(&mut json, &view::answer::HeaderAnswer::new(&view)).unwrap();
     // And the main binary, of 1 MiB.
     assert!(json.len() < 10 << 20, "{}", json.len());
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();

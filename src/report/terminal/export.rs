@@ -9,12 +9,12 @@ use super::model::Context;
 use super::query::{Query, Shown, ShownFlame};
 use super::{new_file, sandwich, source, written};
 use crate::report::colors::Scheme;
-use crate::report::diff::{self, DiffLayout};
 use crate::report::flame::{self, FlameOptions};
 use crate::report::views::OutputFormat;
 use crate::report::{dot, flame_diff, graphviz, json, sandwich as sandwich_text, summary};
 use profile::Profile;
 use regex::Regex;
+use view::answer::{BoxesAnswer, DiffAnswer, DiffBoxesAnswer};
 use view::{
     Cut, Direction, Granularity, Graph, NodeOrder, Sandwich, Siblings, Tree, Trim, View,
     matching_frames,
@@ -136,23 +136,16 @@ fn write_json(
     match &query.shown {
         Shown::Diff { rows, .. } => {
             let found = Difference::new(context, query, rows).map_err(io::Error::other)?;
-            let layout = DiffLayout {
-                files: found.files.clone(),
-                granularity: rows.granularity(),
-                labels: rows.labels(),
-                children: true,
-                rows: 0,
-            };
-            diff::write_json(out, &found.diff, &layout)
+            let (granularity, labels) = (rows.granularity(), rows.labels());
+            let answer = DiffAnswer::new(&found.diff, &found.files, granularity, &labels, 0);
+            json::write(out, &answer)
         }
         Shown::DiffFlame => {
             let found = Difference::flame(context, query, MIN_WIDTH);
             let FlameDifference { diff, boxes, .. } = found.map_err(io::Error::other)?;
             let files = context.base.as_ref().map(|base| base.files.clone()).unwrap_or_default();
-            let granularity = Granularity::FUNCTION;
-            let layout =
-                DiffLayout { files, granularity, labels: Vec::new(), children: true, rows: 0 };
-            flame_diff::write_json(out, &diff, &boxes, Direction::Callees, &layout)
+            let (direction, granularity) = (Direction::Callees, Granularity::FUNCTION);
+            json::write(out, &DiffBoxesAnswer::new(&diff, &boxes, direction, &files, granularity))
         }
         Shown::Flame(flame) => {
             let mut view = View::new(profile, query.type_index, Granularity::FUNCTION);
@@ -162,7 +155,7 @@ fn write_json(
             let (order, min_width) = (flame.siblings, MIN_WIDTH);
             let options = view::BoxOptions { order, min_width, zoom: Tree::ROOT };
             let boxes = view::Boxes::new(&view, &tree, &options);
-            json::write_boxes(out, &view, &tree, &boxes, Granularity::FUNCTION)
+            json::write(out, &BoxesAnswer::new(&view, &tree, &boxes))
         }
         Shown::Source(shown) => {
             let view = View::new(profile, query.type_index, query.shown.granularity());

@@ -12,7 +12,8 @@ use crate::report::over::OverRequest;
 use crate::report::views::{self, OutputFormat, Request};
 use crate::report::{json, summary, text, threads};
 use profile::Profile;
-use view::{Cancel, Granularity, View};
+use view::answer::{HeaderAnswer, ThreadsAnswer};
+use view::{Cancel, Granularity, Threads, View};
 
 /// The lines of a file: what the profile is, its filters, and the lines of the page.
 pub fn with_summary(context: &Context, query: &Query) -> Result<Vec<String>, String> {
@@ -83,8 +84,14 @@ fn write_threads(
     let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
     let view = |granularity| View::cancelable(profile, query.type_index, granularity, cancel);
     match format {
-        OutputFormat::Json => threads::write_json(out, &view(each), each, false),
-        OutputFormat::Text => threads::write(out, &view(query.shown.granularity()), false),
+        OutputFormat::Json => {
+            let view = view(each);
+            json::write(out, &ThreadsAnswer::new(&view, &Threads::by_stack(&view)))
+        }
+        OutputFormat::Text => {
+            let view = view(query.shown.granularity());
+            threads::write(out, &view, &Threads::by_stack(&view))
+        }
     }
 }
 
@@ -130,7 +137,7 @@ pub fn write(
         Shown::Text(Page::Header) => {
             let view = View::cancelable(profile, query.type_index, granularity, cancel);
             return match format {
-                OutputFormat::Json => json::write_header(out, &view),
+                OutputFormat::Json => json::write(out, &HeaderAnswer::new(&view)),
                 OutputFormat::Text => text::write_header(out, profile),
             };
         }

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use super::{OutputFormat, Registered, Request, ViewOption, always};
 use crate::report::advice::binaries;
 use crate::report::{coverage, json};
-use view::{Coverage, View};
+use view::answer::CoverageAnswer;
+use view::{Coverage, Covered, View};
 
 /// `--coverage`
 pub const REGISTERED: Registered = Registered {
@@ -33,9 +34,10 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     }
     let advisor = binaries::advisor(view, &model, request.file.clone());
     if request.format == OutputFormat::Json {
-        return json::write_coverage(out, view, &model, &mut |b| {
-            binaries::remedies(view, b, &advisor)
-        });
+        let shown = coverage::shown(view, &model);
+        let remedies = |b: &Covered| binaries::remedies(view, b, &advisor);
+        let answer = CoverageAnswer::new(view, shown.items, shown.left_out, remedies);
+        return json::write(out, &answer);
     }
     coverage::write_text(out, view, &model, &mut binaries::once(view, &advisor, None))?;
     let left = all - model.binaries.len();

@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 
 use super::{OutputFormat, Registered, Request, always};
+use crate::report::json;
 use crate::report::over::{self, MOST_IN_JSON, MOST_IN_TEXT};
 use crate::report::text::TableOptions;
+use view::answer::OverAnswer;
 use view::{Columns, Over, OverOptions, TopOptions, View};
 
 /// With `--over`.
@@ -30,6 +32,9 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     };
     match request.format {
         OutputFormat::Text => over::write_text(out, view, &tables, over_request, &options),
-        OutputFormat::Json => over::write_json(out, view, &tables, over_request, &options),
+        OutputFormat::Json => {
+            let answer = OverAnswer::new(view, &tables, over_request.from, &options.labels);
+            answer.map_or(Ok(()), |answer| json::write(out, &answer))
+        }
     }
 }

@@ -7,6 +7,7 @@ use regex::Regex;
 use super::{OutputFormat, Registered, Request, ViewOption, needs_functions};
 use crate::report::text::{quoted, regex_reason};
 use crate::report::{json, peek};
+use view::answer::PeekAnswer;
 use view::{Granularity, Peek, View, matching_frames};
 
 /// `--peek REGEX`
@@ -36,16 +37,15 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     // As in pprof, functions of one name are one function, whatever their binaries.
     if request.granularity == Granularity::FUNCTION {
         let by_name = View::new(view.profile, view.type_index, Granularity::SYMBOL);
-        return write_view(request, &by_name, &regex, Granularity::SYMBOL, out);
+        return write_view(request, &by_name, &regex, out);
     }
-    write_view(request, view, &regex, request.granularity, out)
+    write_view(request, view, &regex, out)
 }
 
 fn write_view(
     request: &Request<'_>,
     view: &View<'_>,
     regex: &Regex,
-    granularity: Granularity,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let functions = matching_frames(view, regex);
@@ -57,7 +57,7 @@ fn write_view(
         model.functions.truncate(most);
     }
     match request.format {
-        OutputFormat::Json => json::write_peek(out, view, &model, granularity),
+        OutputFormat::Json => json::write(out, &PeekAnswer::new(view, &model)),
         OutputFormat::Text => peek::write_text(out, view, &model),
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::{OutputFormat, Registered, Request, ViewOption};
 use crate::report::{json, quality};
+use view::answer::QualityAnswer;
 use view::{Quality, View};
 
 /// `--quality`
@@ -32,7 +33,7 @@ fn check(request: &Request<'_>) -> Result<(), &'static str> {
 fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io::Result<()> {
     let model = Quality::new(view, &request.top());
     match request.format {
-        OutputFormat::Json => json::write_quality(out, view, &model),
+        OutputFormat::Json => json::write(out, &QualityAnswer::new(view, &model)),
         OutputFormat::Text => quality::write_text(out, view, &model),
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::{OutputFormat, Registered, Request, ViewOption, needs_functions, tree};
 use crate::report::text::{TreeOptions, quoted, regex_reason};
 use crate::report::{json, sandwich};
+use view::answer::SandwichAnswer;
 use view::{Sandwich, View, named_frames};
 
 /// `--sandwich FUNCTION`
@@ -38,9 +39,7 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     let min_percent = tree::min_percent(request);
     let model = Sandwich::new(view, &functions, tree::cut(min_percent));
     match request.format {
-        OutputFormat::Json => {
-            json::write_sandwich(out, view, &model, &functions, request.granularity)
-        }
+        OutputFormat::Json => json::write(out, &SandwichAnswer::new(view, &model, &functions)),
         OutputFormat::Text => {
             let limit = request.rows.unwrap_or(tree::DEFAULT_LINES);
             let options = TreeOptions { limit, min_percent };

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use super::{OutputFormat, Registered, Request, ViewOption};
-use crate::report::states;
+use crate::report::{json, states};
+use view::answer::StatesAnswer;
 use view::{ThreadStates, View};
 
 /// `--states`
@@ -40,7 +41,7 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
         model.rows.truncate(request.rows());
     }
     match request.format {
-        OutputFormat::Json => states::write_json(out, view, &model, all),
+        OutputFormat::Json => json::write(out, &StatesAnswer::new(view, &model, all)),
         OutputFormat::Text => states::write_text(out, view, &model, all),
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::{OutputFormat, Registered, Request, always};
 use crate::report::text::TableOptions;
 use crate::report::{json, text};
+use view::answer::TableAnswer;
 use view::{Columns, View};
 
 /// Without an option.
@@ -19,7 +20,10 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     let labels = request.labels.to_vec();
     let options = TableOptions { granularity, children: request.children, labels, columns };
     match request.format {
-        OutputFormat::Json => json::write_table(out, view, &top, &options),
+        OutputFormat::Json => {
+            let answer = TableAnswer::new(view, &top, &options.columns, &options.labels);
+            json::write(out, &answer)
+        }
         OutputFormat::Text => text::write_table(out, view, &top, &options),
     }
 }

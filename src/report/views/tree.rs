@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::{OutputFormat, Registered, Request, always};
 use crate::report::text::TreeOptions;
 use crate::report::{json, text};
+use view::answer::TreeAnswer;
 use view::{Cut, Direction, Tree, View};
 
 /// Lines without `-n`.
@@ -23,7 +24,7 @@ fn write(request: &Request<'_>, view: &mut View<'_>, out: &mut dyn Write) -> io:
     let direction = request.direction.unwrap_or(Direction::Callees);
     let tree = Tree::new(view, direction, &roots, cut);
     match request.format {
-        OutputFormat::Json => json::write_tree(out, view, &tree, request.granularity),
+        OutputFormat::Json => json::write(out, &TreeAnswer::new(view, &tree)),
         OutputFormat::Text => {
             let limit = request.rows.unwrap_or(DEFAULT_LINES);
             text::write_tree(out, view, &tree, TreeOptions { limit, min_percent })

@@ -5,6 +5,7 @@ use formats::pprof;
 use libfuzzer_sys::fuzz_target;
 use prof::report::colors::Scheme;
 use prof::report::{dot, flame, folded, json, summary, text};
+use view::answer::{HeaderAnswer, PeekAnswer, QualityAnswer, TableAnswer};
 use view::{
     Columns, Coverage, Cut, Direction, Filter, Granularity, Graph, NodeOrder, Peek, Quality,
     Sandwich, Siblings, Sort, Top, TopOptions, Tree, Trim, View,
@@ -20,6 +21,7 @@ fuzz_target!(|data: &[u8]| {
     {
         let view = View::new(&profile, of, Granularity::FUNCTION);
         let _ = text::write_summary(&mut out, &view);
+        let _ = json::write(&mut out, &HeaderAnswer::new(&view));
         let labels = vec!["process".to_owned()];
         let options = TopOptions {
             sort: Sort::SelfValue,
@@ -37,15 +39,17 @@ fuzz_target!(|data: &[u8]| {
         };
         let _ = text::write_table(&mut out, &view, &top, &layout);
         let mut table = Vec::new();
-        let _ = json::write_table(&mut table, &view, &top, &layout);
+        let answer = TableAnswer::new(&view, &top, &layout.columns, &layout.labels);
+        let _ = json::write(&mut table, &answer);
         assert!(std::str::from_utf8(&table).is_ok(), "JSON is UTF-8");
-        let _ = json::write_quality(&mut out, &view, &Quality::new(&view, &options));
+        let quality = Quality::new(&view, &options);
+        let _ = json::write(&mut out, &QualityAnswer::new(&view, &quality));
         let _ = Coverage::new(&view);
         let graph = Graph::new(&view, NodeOrder::Drawing, Trim::default());
         let _ = dot::write(&mut out, &view, &graph, "fuzz");
         let functions: Vec<u32> = top.rows.iter().map(|row| row.frame).collect();
         let peek = Peek::new(&view, &functions);
-        let _ = json::write_peek(&mut out, &view, &peek, Granularity::FUNCTION);
+        let _ = json::write(&mut out, &PeekAnswer::new(&view, &peek));
         let _ = Sandwich::new(&view, &functions, Cut::Nothing);
     }
     let mut view = View::new(&profile, of, Granularity::FUNCTION);

@@ -1,0 +1,132 @@
+//! What all answers about one profile begin with.
+
+use serde::Serialize;
+
+use super::{Members, known, known_text};
+use crate::{ByState, States, View};
+use profile::{Mapping, Profile, StrId, ThreadState, ValueType};
+
+/// Version of the answers. It increases when a member is removed, renamed or changes its meaning.
+pub const VERSION: u32 = 1;
+
+/// A sample type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TypeAnswer<'a> {
+    /// For example `cpu`.
+    pub kind: &'a str,
+    /// For example `nanoseconds`.
+    pub unit: &'a str,
+}
+
+impl<'a> TypeAnswer<'a> {
+    fn new(profile: &'a Profile, value_type: &ValueType) -> TypeAnswer<'a> {
+        TypeAnswer { kind: profile.str(value_type.kind), unit: profile.str(value_type.unit) }
+    }
+}
+
+/// The members of all answers about one profile.
+#[derive(Clone, Debug, Serialize)]
+pub struct Head<'a> {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The sample type that is shown.
+    #[serde(rename = "type")]
+    pub shown_type: Option<TypeAnswer<'a>>,
+    /// All sample types.
+    pub types: Vec<TypeAnswer<'a>>,
+    /// Sum of the magnitudes of all values before the filter.
+    pub total: i64,
+    /// The same after it.
+    pub kept: i64,
+    /// The values that are not 0, by the state of threads; `None` if no sample has a state.
+    pub states: Option<Members<i64>>,
+    /// Path of the main binary.
+    pub main: Option<&'a str>,
+    /// Begin of the recording, in nanoseconds since 1970.
+    pub time_nanos: Option<i64>,
+    /// Length of the recording.
+    pub duration_nanos: Option<i64>,
+    /// Sampling period.
+    pub period: Option<i64>,
+    /// What the period counts.
+    pub period_type: Option<TypeAnswer<'a>>,
+    /// Comments of the file.
+    pub comments: Vec<&'a str>,
+    /// Number of the comments beyond the limit of text.
+    pub comments_left_out: usize,
+    /// Number of inlined frames beyond the limits of the view, on the stacks of all samples.
+    pub frames_left_out: u64,
+}
+
+impl<'a> Head<'a> {
+    /// The members of this view.
+    pub fn new(view: &View<'a>) -> Head<'a> {
+        let profile = view.profile;
+        let comments = comments(profile);
+        let main = profile.mappings.first().map_or("", |mapping| profile.str(mapping.file));
+        let period_type = Some(&profile.period_type).filter(|&t| *t != ValueType::default());
+        Head {
+            version: VERSION,
+            shown_type: profile
+                .sample_types
+                .get(view.type_index)
+                .map(|shown| TypeAnswer::new(profile, shown)),
+            types: profile.sample_types.iter().map(|t| TypeAnswer::new(profile, t)).collect(),
+            total: view.total,
+            kept: view.kept_total,
+            states: States::new(view).map(|states| by_state(states.values(view))),
+            main: known_text(main),
+            time_nanos: known(profile.time_nanos),
+            duration_nanos: known(profile.duration_nanos),
+            period: known(profile.period),
+            period_type: period_type.map(|t| TypeAnswer::new(profile, t)),
+            comments: comments.items.iter().map(|&comment| profile.str(comment)).collect(),
+            comments_left_out: comments.left_out,
+            frames_left_out: view.frames.expansion.left_out,
+        }
+    }
+}
+
+/// The values that are not 0, by the names of the states.
+pub(super) fn by_state(values: ByState) -> Members<i64> {
+    let names = ThreadState::ALL.map(ThreadState::name).into_iter().chain(["other"]);
+    let values = names.zip(values).filter(|(_, value)| *value != 0);
+    Members(values.map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// Bytes of the texts of a list that is always shown whole otherwise.
+const MOST_TEXT: usize = 4 << 20;
+
+/// The items of a list that are shown: many items may share one long text.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounded<'a, T> {
+    /// The first ones.
+    pub items: &'a [T],
+    /// Number of the others.
+    pub left_out: usize,
+}
+
+impl<'a, T> Bounded<'a, T> {
+    /// The first items with at most 4 MiB of text together.
+    pub fn new(items: &'a [T], bytes: impl Fn(&T) -> usize) -> Bounded<'a, T> {
+        let mut left = MOST_TEXT;
+        let fits = |item: &T| {
+            let rest = left.checked_sub(bytes(item));
+            left = rest.unwrap_or(0);
+            rest.is_some()
+        };
+        let shown = items.iter().map(fits).take_while(|&fits| fits).count();
+        Bounded { items: &items[..shown], left_out: items.len() - shown }
+    }
+}
+
+/// The comments of a profile that are shown.
+pub fn comments(profile: &Profile) -> Bounded<'_, StrId> {
+    Bounded::new(&profile.comments, |&comment| profile.str(comment).len())
+}
+
+/// The mappings of a profile that are shown.
+pub fn mappings(profile: &Profile) -> Bounded<'_, Mapping> {
+    let bytes = |m: &Mapping| profile.str(m.file).len() + profile.str(m.build_id).len();
+    Bounded::new(&profile.mappings, bytes)
+}

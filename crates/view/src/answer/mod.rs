@@ -1,0 +1,63 @@
+//! Answers: models as data with names, whose JSON form `docs/json.md` describes.
+//!
+//! A list of an answer is made while it is read, so that no answer takes more memory than its model.
+
+mod boxes;
+mod coverage;
+mod diff;
+mod frame;
+mod head;
+mod list;
+mod table;
+mod threads;
+mod trees;
+
+use serde::Serialize;
+
+pub use boxes::{BoxAnswer, BoxesAnswer, SandwichBoxesAnswer};
+pub use coverage::{CoverageAnswer, CoverageRow, HeaderAnswer, MappingAnswer, TruncatedAnswer};
+pub use diff::{
+    ChangeAnswer, DiffAnswer, DiffBoxAnswer, DiffBoxesAnswer, DiffFrameAnswer, DiffHead,
+    DiffRowAnswer, RenamedAnswer, SideAnswer,
+};
+pub use frame::FrameAnswer;
+pub use head::{Bounded, Head, TypeAnswer, VERSION, comments, mappings};
+pub use list::{List, Members};
+pub use table::{
+    ColumnAnswer, ColumnTypeAnswer, LabelAnswer, OverAnswer, OverColumnAnswer, OverRowAnswer,
+    OverTypeAnswer, QualityAnswer, QualityRow, RatioAnswer, ShareAnswer, TableAnswer, TableRow,
+};
+pub use threads::{GroupAnswer, StatesAnswer, StatesRow, ThreadAnswer, ThreadsAnswer};
+pub use trees::{
+    EdgeAnswer, GraphAnswer, GraphNodeAnswer, NodeAnswer, PeekAnswer, PeekRow, PeekedAnswer,
+    SandwichAnswer, TreeAnswer,
+};
+
+/// The direction of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DirectionAnswer {
+    /// From callers to callees.
+    Callees,
+    /// From functions to their callers.
+    Callers,
+}
+
+impl From<crate::Direction> for DirectionAnswer {
+    fn from(direction: crate::Direction) -> DirectionAnswer {
+        match direction {
+            crate::Direction::Callees => DirectionAnswer::Callees,
+            crate::Direction::Callers => DirectionAnswer::Callers,
+        }
+    }
+}
+
+/// `None` for an empty text, which profiles have in place of what is unknown.
+fn known_text(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// `None` for 0, which profiles have in place of a number that is unknown.
+fn known(number: i64) -> Option<i64> {
+    (number != 0).then_some(number)
+}
