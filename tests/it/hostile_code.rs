@@ -49,6 +49,27 @@ fn names_without_an_end_do_not_hold_up_a_recording() {
     costs_no_more_than_others(&p);
 }
 
+/// Each name was read up to its end, and kept.
+#[test]
+fn names_without_an_end_do_not_hold_up_the_search_for_a_function() {
+    let dir = temp_dir();
+    let Some(program) = hostile(dir.path(), "names") else { return };
+    let out =
+        Prof::new(&dir, &format!("record -e probe:{program}:absent")).target(&program, "").run();
+    assert!(out.stderr.contains("absent"), "{}", out.stderr);
+}
+
+/// They took hours, and a build ID of 1 GB took 4 GB of memory.
+#[test]
+fn headers_of_a_file_hold_up_neither_a_recording_nor_the_lookup_of_names() {
+    let dir = temp_dir();
+    for kind in ["sections", "notes", "build-id"] {
+        let Some(program) = hostile(dir.path(), kind) else { return };
+        Prof::new(&dir, "record -F 997").target(&program, "").run().exits(0);
+        costs_no_more_than_others(&read(dir.path().join("profile.pb.gz")));
+    }
+}
+
 /// They took 430 MB.
 #[test]
 fn tables_that_are_large_only_when_decompressed_count_as_missing() {

@@ -2,6 +2,9 @@
 
 hostile_elf.py names OUT: 2 M symbols (sparse) whose names have no end, in a string table of 1 MiB.
 hostile_elf.py tables OUT: a compressed .debug_frame of 240 MB, in 640 KB.
+hostile_elf.py sections OUT: 4 M sections (sparse), all with one name without an end.
+hostile_elf.py notes OUT: 1,000 headers of the same 256 MiB (sparse) of empty notes.
+hostile_elf.py build-id OUT: a build ID of 1 GB (sparse).
 hostile_elf.py branches OUT: a function with 10,000 jumps, without unwind information.
 """
 
@@ -127,8 +130,46 @@ def tables(out):
     elf.write()
 
 
+def sections(out):
+    assemble(PLAIN, 400, out)
+    elf = Elf(out)
+    size, count = 1 << 20, 4_000_000
+    names = elf.append(b"A" * size)
+    table = elf.append(struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, count, 0, 0, 0, 0))
+    elf.data += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, names, size, 0, 0, 0, 0)
+    struct.pack_into("<Q", elf.data, 40, table)
+    struct.pack_into("<HH", elf.data, 60, 0, 1)
+    elf.write()
+    os.truncate(out, table + 64 * count)
+
+
+def with_notes(out, count, contents, size):
+    """Adds headers of the same notes, which end with zeros."""
+    assemble(PLAIN, 400, out)
+    elf = Elf(out)
+    (table, headers) = struct.unpack_from("<Q", elf.data, 32)[0], elf.data[56]
+    notes = (len(elf.data) + 57344 + 8191) // 4096 * 4096
+    header = struct.pack("<IIQQQQQQ", 4, 4, notes, 0, 0, size, size, 4)
+    table = elf.append(elf.data[table : table + 56 * headers] + header * count)
+    struct.pack_into("<Q", elf.data, 32, table)
+    struct.pack_into("<H", elf.data, 56, headers + count)
+    elf.data += bytes(notes - len(elf.data)) + contents
+    elf.write()
+    os.truncate(out, notes + size)
+
+
+def notes(out):
+    with_notes(out, 1000, b"", 256 << 20)
+
+
+def build_id(out):
+    with_notes(out, 1, struct.pack("<III4s", 4, 10**9, 3, b"GNU"), 16 + 10**9)
+
+
 kind, out = sys.argv[1:]
 if kind == "branches":
     assemble(branches(), 1000, out)
 else:
-    {"names": names, "tables": tables}[kind](out)
+    kinds = {"names": names, "tables": tables, "sections": sections}
+    kinds |= {"notes": notes, "build-id": build_id}
+    kinds[kind](out)

@@ -7,6 +7,7 @@ use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, RunTimeEndian, Unwi
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
 use super::go;
+use sys::elf::NameBudget;
 use sys::mmap;
 
 /// Entries of call frame information that are read at most, if they have no index.
@@ -19,7 +20,7 @@ type Ranges = Vec<Option<Range<u64>>>;
 pub fn by_symbols(file: &File, addresses: &[u64]) -> Option<Ranges> {
     let map = mmap::map(file).ok()?;
     let file = object::File::parse(&*map).ok()?;
-    let bounds = FunctionBounds::read(&file);
+    let bounds = FunctionBounds::read(&file, NameBudget::of(&map));
     Some(addresses.iter().map(|&address| bounds.find(address)).collect())
 }
 
@@ -111,18 +112,20 @@ struct FunctionBounds {
 }
 
 impl FunctionBounds {
-    fn read(file: &object::File) -> FunctionBounds {
+    fn read(file: &object::File, mut names: NameBudget) -> FunctionBounds {
         let sections = code_sections(file);
         let symbols = file.symbols().chain(file.dynamic_symbols());
         let is_code =
             |kind| matches!(kind, SymbolKind::Text | SymbolKind::Unknown | SymbolKind::Label);
+        // Arm's mapping symbols: `$x`, `$d`.
+        let mut is_mark = |symbol: &object::Symbol<'_, '_>| {
+            let is_named = symbol.kind() != SymbolKind::Text && names.has_rest();
+            let name = if is_named { symbol.name_bytes().unwrap_or_default() } else { b"" };
+            names.take(name).is_some() && name.starts_with(b"$")
+        };
         let mut functions: Vec<(u64, u64)> = symbols
             .filter(|s| is_code(s.kind()) && !s.is_undefined() && s.address() > 0)
-            // Arm's mapping symbols: `$x`, `$d`.
-            .filter(|s| {
-                s.kind() == SymbolKind::Text
-                    || !s.name_bytes().is_ok_and(|name| name.starts_with(b"$"))
-            })
+            .filter(|s| !is_mark(s))
             .map(|s| (s.address(), s.size()))
             .collect();
         functions.sort_unstable();

@@ -11,6 +11,7 @@ use super::source::{Access, find};
 use super::{SymbolOptions, demangle};
 use profile::Cause;
 use sys::catch_panic;
+use sys::elf::NameBudget;
 use sys::mmap;
 use sys::suggest;
 use sys::{FileAddress, FileOffset};
@@ -153,11 +154,17 @@ fn similar(symbols: &[FunctionSymbol], name: &str) -> Vec<String> {
 fn read_symbols(file: &File) -> Option<Vec<FunctionSymbol>> {
     let map = mmap::map(file).ok()?;
     let file = object::File::parse(&*map).ok()?;
+    let mut budget = NameBudget::of(&map);
     let mut symbols = Vec::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
-        let (SymbolFlags::Elf { st_info, .. }, Ok(name)) = (symbol.flags(), symbol.name()) else {
+        let (SymbolFlags::Elf { st_info, .. }, Ok(name)) = (symbol.flags(), symbol.name_bytes())
+        else {
             continue;
         };
+        if budget.take(name).is_none() {
+            break;
+        }
+        let Ok(name) = std::str::from_utf8(name) else { continue };
         let kind = st_info.st_type();
         // Hand-written assembly may omit the type.
         let in_code = || {

@@ -4,14 +4,14 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use object::elf;
-use object::read::elf::{
-    CompressionHeader, FileHeader, NoteIterator, ProgramHeader, SectionHeader,
-};
+use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endian, Endianness, FileKind, ReadRef};
 
 use super::skeleton;
 use profile::Cause;
-use sys::elf::hex;
+use sys::elf::{
+    MAX_NOTES, MAX_PROGRAM_HEADERS, MAX_SECTIONS, build_id_of, hex, section_name, section_names,
+};
 use sys::mmap;
 use sys::{FileAddress, FileOffset};
 
@@ -60,6 +60,9 @@ pub struct Packing {
     beyond_belief: bool,
 }
 
+/// Most bytes of a link to another file: a path and a build ID.
+const MAX_LINK: usize = 8 << 10;
+
 /// Limit of the total unpacked size of one file's compressed sections, in bytes.
 const MAX_UNPACKED: u64 = 1 << 30;
 
@@ -67,6 +70,8 @@ const MAX_UNPACKED: u64 = 1 << 30;
 /// sections above the size `SMALL`, in bytes.
 const MAX_RATIO: u64 = 200;
 const SMALL: u64 = 16 << 20;
+
+const NO_NAME: &str = "its section headers: Invalid ELF section name offset";
 
 const TOO_LARGE: &str =
     "its compressed sections unpack to more than 1 GiB, or to more than 200 times their size";
@@ -145,18 +150,17 @@ impl Headers {
                 self.packed_symbols = range;
             }
             b".gnu_debuglink" => {
-                let data = section.data(endian, data).unwrap_or_default();
-                self.debug_link = debug_link(endian, data);
+                self.debug_link = debug_link(endian, link(endian, data, section));
             }
             b".gnu_debugaltlink" => {
-                let data = section.data(endian, data).unwrap_or_default();
-                self.shared = Some(SharedLink::parse(data));
+                self.shared = Some(SharedLink::parse(link(endian, data, section)));
             }
             b".debug_sup" => self.shared = Some(SharedLink::default()),
             // Debug files keep the note's section, but the contents of their segments are missing.
             b".note.gnu.build-id" => {
                 if let Ok(Some(notes)) = section.notes(endian, data) {
-                    self.build_id = build_id_of(endian, notes);
+                    let build_id = build_id_of(endian, notes, &mut debug.notes_left);
+                    self.build_id = build_id.map(|id| hex(&id)).unwrap_or_default();
                 }
             }
             _ => self.has_symtab |= section.sh_type(endian) == elf::SHT_SYMTAB,
@@ -168,12 +172,8 @@ impl Headers {
 struct DebugSections<'a, S> {
     info: Option<&'a S>,
     has_addresses: bool,
-}
-
-impl<S> Default for DebugSections<'_, S> {
-    fn default() -> Self {
-        DebugSections { info: None, has_addresses: false }
-    }
+    /// Notes that may still be read.
+    notes_left: usize,
 }
 
 /// Reads the headers of an ELF file.
@@ -197,7 +197,9 @@ fn parse<E: FileHeader<Endian = Endianness>>(cache: &[u8]) -> Result<Headers, Ca
     let header = E::parse(cache).map_err(damaged)?;
     let endian = header.endian().map_err(damaged)?;
     let mut headers = Headers::default();
-    for segment in header.program_headers(endian, cache).map_err(damaged)? {
+    let mut debug = DebugSections { info: None, has_addresses: false, notes_left: MAX_NOTES };
+    let segments = header.program_headers(endian, cache).map_err(damaged)?;
+    for segment in segments.iter().take(MAX_PROGRAM_HEADERS) {
         match segment.p_type(endian) {
             elf::PT_LOAD => headers.segments.push(LoadSegment {
                 offset: segment.p_offset(endian).into(),
@@ -207,20 +209,21 @@ fn parse<E: FileHeader<Endian = Endianness>>(cache: &[u8]) -> Result<Headers, Ca
             }),
             elf::PT_NOTE if headers.build_id.is_empty() => {
                 if let Ok(Some(notes)) = segment.notes(endian, cache) {
-                    headers.build_id = build_id_of(endian, notes);
+                    let build_id = build_id_of(endian, notes, &mut debug.notes_left);
+                    headers.build_id = build_id.map(|id| hex(&id)).unwrap_or_default();
                 }
             }
             _ => {}
         }
     }
-    let mut debug = DebugSections::default();
     // A file without (intact) section headers still has its segments.
     let sections = header.sections(endian, cache);
     headers.damage = sections.as_ref().err().map(|e| format!("its section headers: {e}"));
     if let Ok(sections) = sections {
-        for section in sections.iter() {
-            let name = sections.section_name(endian, section).unwrap_or_else(|e| {
-                headers.damage.get_or_insert_with(|| format!("its section headers: {e}"));
+        let names = section_names(header, endian, cache, &sections);
+        for section in sections.iter().take(MAX_SECTIONS) {
+            let name = section_name::<E>(names, endian, section).unwrap_or_else(|| {
+                headers.damage.get_or_insert_with(|| NO_NAME.to_owned());
                 Default::default()
             });
             headers.take_in(endian, cache, name, section, &mut debug);
@@ -259,22 +262,20 @@ fn is_split<S: SectionHeader<Endian = Endianness>>(
     }
 }
 
+/// The first bytes of a section that names another file.
+fn link<'a, S: SectionHeader<Endian = Endianness>>(
+    endian: Endianness,
+    data: &'a [u8],
+    section: &S,
+) -> &'a [u8] {
+    let bytes = section.data(endian, data).unwrap_or_default();
+    &bytes[..bytes.len().min(MAX_LINK)]
+}
+
 /// A name, zero bytes up to a multiple of four, a checksum.
 fn debug_link(endian: Endianness, section: &[u8]) -> Option<(String, u32)> {
     let length = section.iter().position(|&b| b == 0)?;
     let name = std::str::from_utf8(&section[..length]).ok()?;
     let crc = section.get((length + 1).next_multiple_of(4)..)?.first_chunk::<4>()?;
     Some((name.to_owned(), endian.read_u32(*crc)))
-}
-
-fn build_id_of<E: FileHeader<Endian = Endianness>>(
-    endian: Endianness,
-    mut notes: NoteIterator<'_, E>,
-) -> String {
-    while let Ok(Some(note)) = notes.next() {
-        if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
-            return hex(note.desc());
-        }
-    }
-    String::new()
 }

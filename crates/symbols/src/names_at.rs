@@ -12,6 +12,7 @@ use super::binary::Binary;
 use super::plt::CodeSections;
 use super::{aliases, demangle};
 use sys::arch::{ELF_MACHINE, GLOB_DAT, IRELATIVE, JUMP_SLOT, RELATIVE};
+use sys::elf::{MAX_SECTIONS, NameBudget, section_name, section_names};
 use sys::{FileAddress, catch_panic, mmap};
 
 type ElfHeader = FileHeader64<LittleEndian>;
@@ -105,6 +106,7 @@ fn symbols(file: &File, requested: &[(u64, usize)]) -> Option<Vec<Option<Contain
     let file = object::File::parse(&*map).ok()?;
     let mut found: Vec<Option<Containing>> = vec![None; requested.len()];
     let mut left = MAX_WORK;
+    let mut budget = NameBudget::of(&map);
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
         let start = symbol.address();
         let first = requested.partition_point(|&(address, _)| address < start);
@@ -117,6 +119,9 @@ fn symbols(file: &File, requested: &[(u64, usize)]) -> Option<Vec<Option<Contain
                 && !symbol.is_undefined()
                 && start > 0;
         let Some(name) = symbol.name_bytes().ok().filter(|_| usable) else { continue };
+        if budget.take(name).is_none() {
+            break;
+        }
         // Arm's mapping symbols, and the compiler's labels.
         if name.is_empty() || name.len() > MAX_NAME || name.starts_with(b"$") {
             continue;
@@ -157,8 +162,9 @@ fn slots(file: &File, addresses: &[FileAddress]) -> Option<FxHashMap<u64, Slot>>
     let sections = header.sections(endian, data).ok()?;
     // The words as linked, which a static program uses as they are.
     let mut slots = FxHashMap::default();
-    for section in sections.iter() {
-        let name = sections.section_name(endian, section).unwrap_or_default();
+    let names = section_names(header, endian, data, &sections);
+    for section in sections.iter().take(MAX_SECTIONS) {
+        let name = section_name::<ElfHeader>(names, endian, section).unwrap_or_default();
         if !name.starts_with(b".got") || section.sh_type(endian) == SHT_NOBITS {
             continue;
         }

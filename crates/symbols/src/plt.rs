@@ -18,6 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::arch::{self, Stub};
 use sys::arch::{GLOB_DAT, IRELATIVE, JUMP_SLOT};
+use sys::elf::{MAX_SECTIONS, section_name, section_names};
 use sys::mmap;
 
 type ElfHeader = FileHeader64<LittleEndian>;
@@ -98,14 +99,15 @@ fn parse(cache: &[u8], addresses: &[u64]) -> Option<CodeSections> {
     let sections = header.sections(endian, cache).ok()?;
     let mut code = CodeSections::default();
     let mut slots = None;
-    for section in sections.iter() {
+    let names = section_names(header, endian, cache, &sections);
+    for section in sections.iter().take(MAX_SECTIONS) {
         if !section.sh_flags(endian).contains(SHF_EXECINSTR) {
             continue;
         }
         let address = section.sh_addr(endian);
         let end = address.saturating_add(section.sh_size(endian));
         code.sections.push((address, end));
-        let name = sections.section_name(endian, section).unwrap_or_default();
+        let name = section_name::<ElfHeader>(names, endian, section).unwrap_or_default();
         if !name.starts_with(b".plt") || section.sh_type(endian) == SHT_NOBITS {
             continue;
         }

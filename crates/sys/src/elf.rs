@@ -3,12 +3,29 @@
 
 use std::ops::Range;
 
+use object::LittleEndian;
 use object::elf::{FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD, PT_NOTE};
-use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
-use object::{LittleEndian, SectionIndex};
+use object::read::elf::{
+    CompressionHeader, FileHeader, NoteIterator, ProgramHeader, SectionHeader, SectionTable,
+};
 
 use crate::arch::PAGE;
 use crate::{FileAddress, FileOffset};
+
+/// Most program headers of a file that are read: 64 KiB, the most of a file that Linux executes.
+pub const MAX_PROGRAM_HEADERS: usize = 1170;
+
+/// Most sections of a file that are read. Only object files have more (`SHN_LORESERVE`).
+pub const MAX_SECTIONS: usize = 0xff00;
+
+/// Most notes of a file among which its build ID is searched.
+pub const MAX_NOTES: usize = 4096;
+
+/// Longest build ID, in bytes; linkers make 8 to 20.
+pub const MAX_BUILD_ID: usize = 64;
+
+/// Longest name of a section that is read, in bytes.
+const MAX_SECTION_NAME: usize = 64;
 
 /// An executable `PT_LOAD` segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +123,17 @@ pub struct Elf {
 
 type ElfHeader = FileHeader64<LittleEndian>;
 
+/// Names of the sections that are used.
+const SECTIONS: [&[u8]; 7] = [
+    b".eh_frame",
+    b".eh_frame_hdr",
+    b".text",
+    b".got",
+    b".debug_frame",
+    b".note.go.buildid",
+    b".gopclntab",
+];
+
 impl Elf {
     /// Parses a 64-bit little-endian file; `None` if it is not one.
     pub fn parse(data: &[u8]) -> Option<Elf> {
@@ -113,8 +141,9 @@ impl Elf {
         let endian = header.endian().ok()?;
         let entry = header.e_entry(endian);
         let mut elf = Elf { base: u64::MAX, entry, ..Elf::default() };
-        for ph in header.program_headers(endian, data).ok()? {
-            elf.add_program_header(ph, endian, data);
+        let mut notes_left = MAX_NOTES;
+        for ph in header.program_headers(endian, data).ok()?.iter().take(MAX_PROGRAM_HEADERS) {
+            elf.add_program_header(ph, endian, data, &mut notes_left);
         }
         if elf.base == u64::MAX {
             elf.base = 0;
@@ -131,6 +160,7 @@ impl Elf {
         ph: &object::elf::ProgramHeader64<LittleEndian>,
         endian: LittleEndian,
         data: &[u8],
+        notes_left: &mut usize,
     ) {
         let (address, offset, size) =
             (ph.p_vaddr(endian), ph.p_offset(endian), ph.p_filesz(endian));
@@ -144,14 +174,8 @@ impl Elf {
             PT_INTERP => self.has_interpreter = true,
             PT_GNU_EH_FRAME => self.eh_frame_hdr = section(address, offset, size, data),
             PT_NOTE if self.build_id.is_empty() => {
-                let Ok(Some(mut notes)) = ph.notes(endian, data) else { return };
-                while let Ok(Some(note)) = notes.next() {
-                    if note.name() == b"GNU" && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID
-                    {
-                        self.build_id = note.desc().to_vec();
-                        return;
-                    }
-                }
+                let Ok(Some(notes)) = ph.notes(endian, data) else { return };
+                self.build_id = build_id_of(endian, notes, notes_left).unwrap_or_default();
             }
             _ => {}
         }
@@ -159,10 +183,8 @@ impl Elf {
 
     fn add_sections(&mut self, header: &ElfHeader, endian: LittleEndian, data: &[u8]) {
         let Ok(sections) = header.sections(endian, data) else { return };
-        let find = |name: &[u8]| {
-            let (SectionIndex(_), s) = sections.section_by_name(endian, name)?;
-            Some(s)
-        };
+        let found = sections_named(header, endian, data, &sections, &SECTIONS);
+        let find = |name: &[u8]| found[SECTIONS.iter().position(|n| *n == name)?];
         let range = |name: &[u8]| {
             let s = find(name)?;
             s.data_as_array::<u8, _>(endian, data).ok().filter(|d| !d.is_empty())?;
@@ -253,6 +275,95 @@ fn debug_frame(
     (!range.is_empty()).then_some(DebugFrame { range, compressed })
 }
 
+/// The build ID among notes, of which at most `left` are read. One that is too long is none.
+pub fn build_id_of<E: FileHeader>(
+    endian: E::Endian,
+    mut notes: NoteIterator<'_, E>,
+    left: &mut usize,
+) -> Option<Vec<u8>> {
+    while let Some(less) = left.checked_sub(1)
+        && let Ok(Some(note)) = notes.next()
+    {
+        *left = less;
+        // `Note::name` would read all of a name that consists of zeros.
+        let is_gnu = matches!(note.name_bytes(), b"GNU\0" | b"GNU");
+        if is_gnu && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID {
+            return Some(note.desc()).filter(|id| id.len() <= MAX_BUILD_ID).map(<[u8]>::to_vec);
+        }
+    }
+    None
+}
+
+/// Names of the sections of a file: its table of them, see [`section_name`].
+pub fn section_names<'a, E: FileHeader>(
+    header: &E,
+    endian: E::Endian,
+    data: &'a [u8],
+    sections: &SectionTable<'a, E>,
+) -> &'a [u8] {
+    let index = header.section_strings_index(endian, data);
+    let table = index.and_then(|index| sections.section(index)?.data(endian, data));
+    table.unwrap_or_default()
+}
+
+/// The name of a section in a table of names; `None` if it is outside of the table, empty if it is
+/// long. Millions of sections may have one name, which may be as long as the file.
+pub fn section_name<'a, E: FileHeader>(
+    names: &'a [u8],
+    endian: E::Endian,
+    section: &E::SectionHeader,
+) -> Option<&'a [u8]> {
+    let rest = names.get(section.sh_name(endian) as usize..)?;
+    let end = rest.iter().take(MAX_SECTION_NAME).position(|&byte| byte == 0);
+    Some(&rest[..end.unwrap_or_default()])
+}
+
+/// The first section with each of these names.
+pub fn sections_named<'a, E: FileHeader, const N: usize>(
+    header: &E,
+    endian: E::Endian,
+    data: &'a [u8],
+    sections: &SectionTable<'a, E>,
+    wanted: &[&[u8]; N],
+) -> [Option<&'a E::SectionHeader>; N] {
+    let names = section_names(header, endian, data, sections);
+    let mut found = [None; N];
+    for section in sections.iter().take(MAX_SECTIONS) {
+        let name = section_name::<E>(names, endian, section);
+        if let Some(at) = name.and_then(|name| wanted.iter().position(|w| *w == name)) {
+            found[at] = found[at].or(Some(section));
+        }
+    }
+    found
+}
+
+/// Bytes of the names of a file's symbols that may still be read. Names share few bytes; those of a
+/// hostile file may be millions, each as long as the file.
+#[derive(Debug)]
+pub struct NameBudget(usize);
+
+impl NameBudget {
+    /// Largest budget, in bytes.
+    const MAX: usize = 256 << 20;
+
+    /// The budget of a file.
+    pub fn of(file: &[u8]) -> NameBudget {
+        NameBudget(file.len().saturating_mul(2).min(Self::MAX))
+    }
+
+    /// Counts a name that was read. `None`: there are too many bytes of them, none may follow.
+    pub fn take(&mut self, name: &[u8]) -> Option<()> {
+        let rest = self.0.checked_sub(name.len());
+        self.0 = rest.unwrap_or(0);
+        rest.map(|_| ())
+    }
+
+    /// True if names may be read.
+    pub fn has_rest(&self) -> bool {
+        self.0 > 0
+    }
+}
+
 /// Build ID in `/sys/kernel/notes` or any other run of ELF notes.
 pub fn build_id_in_notes(notes: &[u8]) -> Option<Vec<u8>> {
     let mut rest = notes;
@@ -310,6 +421,52 @@ mod tests {
         let found = elf.eh_frame_from_header(&data).unwrap();
         assert_eq!(found.address, elf.eh_frame.as_ref().unwrap().address);
         assert_eq!(found.range.start, elf.eh_frame.unwrap().range.start);
+    }
+
+    /// A file with `count` headers of the same notes.
+    fn with_notes(count: u16, notes: &[u8]) -> Vec<u8> {
+        let mut file = vec![0; 64];
+        file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        file[32] = 64;
+        file[52] = 64;
+        file[54] = 56;
+        file[56..58].copy_from_slice(&count.to_le_bytes());
+        let at = 64 + 56 * u64::from(count);
+        for _ in 0..count {
+            let size = notes.len() as u64;
+            file.extend([4_u32, 4].iter().flat_map(|word| word.to_le_bytes()));
+            file.extend([at, 0, 0, size, size, 4].iter().flat_map(|word| word.to_le_bytes()));
+        }
+        [&file, notes].concat()
+    }
+
+    fn note(description: &[u8]) -> Vec<u8> {
+        let words = [4, description.len() as u32, 3];
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        [&words, &b"GNU\0"[..], description].concat()
+    }
+
+    #[test]
+    fn a_build_id_is_found_among_the_first_notes_if_it_is_not_too_long() {
+        let id = |count, notes: &[u8]| Elf::parse(&with_notes(count, notes)).unwrap().build_id;
+        assert_eq!(id(1, &note(&[7; 20])), [7; 20]);
+        assert!(id(1, &note(&[7; MAX_BUILD_ID + 4])).is_empty());
+        let empty = |notes: usize| [vec![0; 12 * notes], note(&[7; 20])].concat();
+        assert_eq!(id(3, &empty(MAX_NOTES - 1)), [7; 20]);
+        // The budget is of all headers.
+        assert!(id(3, &empty(MAX_NOTES)).is_empty());
+    }
+
+    #[test]
+    fn a_name_without_an_end_is_none() {
+        type Header = object::elf::SectionHeader64<LittleEndian>;
+        let (header, _) = object::pod::from_bytes::<Header>(&[0; 64]).unwrap();
+        let name = |names| section_name::<ElfHeader>(names, LittleEndian, header);
+        assert_eq!(name(b".text\0.data\0"), Some(&b".text"[..]));
+        assert_eq!(name(&[b'A'; 1000]), Some(&b""[..]));
+        let mut budget = NameBudget::of(&[0; 50]);
+        assert!(budget.take(&[0; 60]).is_some() && budget.take(&[0; 60]).is_none());
+        assert!(!budget.has_rest());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use object::read::elf::{FileHeader, Rela, SectionHeader};
 use rustc_hash::FxHashMap;
 
 use crate::arch::RELATIVE;
+use crate::elf::{self, section_name};
 
 /// Most bytes that are searched for a table, and the alignment of tables.
 const MAX_SEARCHED: usize = 64 << 20;
@@ -92,26 +93,28 @@ const FOR_FRAMES: Limits = Limits { searched: 1 << 21, kept: 1 };
 struct Sections<'a> {
     file: &'a [u8],
     table: object::read::elf::SectionTable<'a, FileHeader64<LittleEndian>>,
+    names: &'a [u8],
 }
 
 impl<'a> Sections<'a> {
     fn parse(file: &'a [u8]) -> Option<Sections<'a>> {
         let header = FileHeader64::<LittleEndian>::parse(file).ok()?;
         let table = header.sections(header.endian().ok()?, file).ok()?;
-        Some(Sections { file, table })
+        let names = elf::section_names(header, LittleEndian, file, &table);
+        Some(Sections { file, table, names })
     }
 
     /// The first section whose name ends so.
     fn named(&self, wanted: &[u8]) -> Option<&'a SectionHeader64<LittleEndian>> {
-        self.table.iter().find(|section| {
-            let name = self.table.section_name(LittleEndian, section);
-            name.is_ok_and(|name| name.ends_with(wanted))
-        })
+        let name = |section| section_name::<FileHeader64<_>>(self.names, LittleEndian, section);
+        let mut all = self.table.iter().take(elf::MAX_SECTIONS);
+        all.find(|section| name(section).is_some_and(|name| name.ends_with(wanted)))
     }
 
     /// All relocations; many sections may have the same ones.
     fn relocations(&self) -> impl Iterator<Item = &'a Rela64<LittleEndian>> {
-        let lists = self.table.iter().filter(|s| s.sh_type(LittleEndian) == SHT_RELA);
+        let all = self.table.iter().take(elf::MAX_SECTIONS);
+        let lists = all.filter(|s| s.sh_type(LittleEndian) == SHT_RELA);
         let lists = lists.filter_map(|section| section.rela(LittleEndian, self.file).ok()?);
         lists.flat_map(|(all, _)| all)
     }

@@ -5,6 +5,8 @@ use object::Endianness;
 use object::elf::{FileHeader64, NoteType, PT_LOAD};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
 
+use crate::elf;
+
 /// Type of the notes.
 const NT_STAPSDT: NoteType = NoteType(3);
 
@@ -34,15 +36,20 @@ fn read(data: &[u8]) -> Option<Vec<Marker>> {
     let segments = header.program_headers(endian, data).ok()?;
     let sections = header.sections(endian, data).ok()?;
     let offset_of = |address: u64| {
-        segments.iter().filter(|s| s.p_type(endian) == PT_LOAD).find_map(|s| {
-            let into = address.checked_sub(s.p_vaddr(endian))?;
-            (into < s.p_filesz(endian)).then(|| s.p_offset(endian).checked_add(into))?
-        })
+        segments
+            .iter()
+            .take(elf::MAX_PROGRAM_HEADERS)
+            .filter(|s| s.p_type(endian) == PT_LOAD)
+            .find_map(|s| {
+                let into = address.checked_sub(s.p_vaddr(endian))?;
+                (into < s.p_filesz(endian)).then(|| s.p_offset(endian).checked_add(into))?
+            })
     };
     // The linker may have moved the code (prelink), and this section with it.
-    let base = sections.section_by_name(endian, b".stapsdt.base");
-    let base = base.map(|(_, section)| section.sh_addr(endian));
-    let (_, section) = sections.section_by_name(endian, b".note.stapsdt")?;
+    let wanted: [&[u8]; 2] = [b".stapsdt.base", b".note.stapsdt"];
+    let [base, section] = elf::sections_named(header, endian, data, &sections, &wanted);
+    let base = base.map(|section| section.sh_addr(endian));
+    let section = section?;
     let notes = section.data(endian, data).ok()?;
     let align = section.sh_addralign(endian);
     let notes = NoteIterator::<FileHeader64<Endianness>>::new(endian, align, notes).ok()?;

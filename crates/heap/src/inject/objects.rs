@@ -10,6 +10,7 @@ use object::read::elf::{FileHeader, Sym};
 use rustc_hash::FxHashMap;
 
 use crate::arch::{self, Gadgets};
+use sys::elf::{MAX_SECTIONS, NameBudget};
 use sys::image::{Hit, State};
 use sys::maps::Region;
 use sys::processes::ProcessTable;
@@ -319,8 +320,11 @@ fn harmless(name: &str) -> Option<Harmless> {
 fn for_each_symbol(data: &[u8], mut each: impl FnMut(&str, u64, u64, bool)) {
     let endian = LittleEndian;
     let Ok(header) = FileHeader64::<LittleEndian>::parse(data) else { return };
-    let Ok(sections) = header.sections(endian, data) else { return };
+    let sections = header.sections(endian, data);
+    // A search for a symbol table passes all of them.
+    let Some(sections) = sections.ok().filter(|all| all.len() <= MAX_SECTIONS) else { return };
     let Ok(symbols) = sections.symbols(endian, data, SHT_DYNSYM) else { return };
+    let mut budget = NameBudget::of(data);
     for symbol in symbols.iter() {
         let kind = symbol.st_type();
         let wanted = [STT_FUNC, STT_GNU_IFUNC, STT_OBJECT].contains(&kind);
@@ -328,6 +332,9 @@ fn for_each_symbol(data: &[u8], mut each: impl FnMut(&str, u64, u64, bool)) {
             continue;
         }
         let Ok(name) = symbol.name(endian, symbols.strings()) else { continue };
+        if budget.take(name).is_none() {
+            return;
+        }
         let Ok(name) = std::str::from_utf8(name) else { continue };
         let value = symbol.st_value(endian);
         let size = symbol.st_size(endian);

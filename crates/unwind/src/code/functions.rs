@@ -8,6 +8,7 @@ use super::Text;
 use crate::arch;
 use crate::read_pages::{BETWEEN_CHECKS, ReadPages};
 use sys::arch::RELATIVE;
+use sys::elf::MAX_SECTIONS;
 
 /// Most symbols of a file that are read, and most relocations.
 const MAX_READ: usize = 1 << 21;
@@ -305,7 +306,9 @@ fn sections(
 ) -> Option<(LittleEndian, SectionTable<'_, FileHeader64<LittleEndian>>)> {
     let header = FileHeader64::<LittleEndian>::parse(text.bytes).ok()?;
     let endian = header.endian().ok()?;
-    Some((endian, header.sections(endian, text.bytes).ok()?))
+    // A search for a symbol table passes all of them.
+    let sections = header.sections(endian, text.bytes).ok();
+    Some((endian, sections.filter(|sections| sections.len() <= MAX_SECTIONS)?))
 }
 
 /// True if a name in a string table is [`HASKELL`].
