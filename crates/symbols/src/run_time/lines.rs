@@ -9,12 +9,14 @@ use super::found::{CodeEntry, FoundCode};
 use sys::jit::jitdump::{self, LineEntry};
 use sys::jit::perf_map::NameAt;
 
+/// Most bytes of the tables of a jitdump that are read; an entry of 17 bytes takes 32.
+const MAX_TABLES: u64 = 32 << 20;
+
 /// Source lines of code in a jitdump.
 #[derive(Default)]
 pub(super) struct LineTables {
     /// By file offset, sorted by address.
     tables: FxHashMap<u64, Vec<LineEntry>>,
-    files: FxHashMap<u64, Vec<String>>,
     /// Script in the name of V8's code.
     scripts: FxHashMap<u64, Option<String>>,
     /// Offset that must be subtracted from addresses in the tables.
@@ -27,18 +29,19 @@ impl LineTables {
         const ELF_HEADER: u64 = 0x40;
         let mut lines = LineTables::default();
         let mut all_shifted = true;
+        let mut left = MAX_TABLES;
         for code in found.names.iter().flatten() {
             let (Some((at, start)), name_at) = (code.lines, code.name) else { continue };
             if lines.tables.contains_key(&at.start) {
                 continue;
             }
+            let Some(rest) = left.checked_sub(at.size()) else { break };
+            left = rest;
             let mut entries = jitdump::line_entries(dump, at).unwrap_or_default();
             entries.sort_by_key(|e| e.address);
             let first = entries.first().map_or(u64::MAX, |e| e.address);
             all_shifted &= first >= start.saturating_add(ELF_HEADER);
-            let name = |e: &LineEntry| file_name(&e.file).unwrap_or_default().to_owned();
             lines.scripts.insert(at.start, script_of(dump, name_at));
-            lines.files.insert(at.start, entries.iter().map(name).collect());
             lines.tables.insert(at.start, entries);
         }
         lines.shift = if all_shifted { ELF_HEADER } else { 0 };
@@ -51,7 +54,7 @@ impl LineTables {
         let entries = self.tables.get(&at)?;
         let address = code.address.checked_add(self.shift)?;
         let i = entries.partition_point(|e| e.address <= address).checked_sub(1)?;
-        let file = self.files[&at][i].as_str();
+        let file = file_name(&entries[i].file).unwrap_or_default();
         // V8 (as in Node 20) may write names from freed memory; the code's name then contradicts
         // them.
         let garbage = self.shift > 0 && self.scripts[&at].as_deref() != Some(file);

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use super::perf_map::NameAt;
 
@@ -83,6 +84,13 @@ pub struct LinesAt {
     pub end: u64,
     /// Number of entries.
     pub count: u64,
+}
+
+impl LinesAt {
+    /// Bytes of the table that are read: no function has more than 1 MiB.
+    pub fn size(&self) -> u64 {
+        self.end.saturating_sub(self.start).min(1 << 20)
+    }
 }
 
 /// Progress of reading a file.
@@ -221,8 +229,9 @@ pub struct LineEntry {
     pub address: u64,
     /// Line in the file.
     pub line: u32,
-    /// File.
-    pub file: Vec<u8>,
+    /// File. Entries that repeat a name share it: a table of 1 MiB may repeat a long one 30,000
+    /// times.
+    pub file: Arc<[u8]>,
 }
 
 /// Reads a table of source lines.
@@ -231,9 +240,7 @@ pub struct LineEntry {
 ///
 /// Those of the operating system. A table that is truncated or inconsistent ends early.
 pub fn line_entries(file: &File, lines: LinesAt) -> io::Result<Vec<LineEntry>> {
-    /// No function has more.
-    const MAX_BYTES: u64 = 1 << 20;
-    let mut bytes = vec![0; (lines.end - lines.start).min(MAX_BYTES) as usize];
+    let mut bytes = vec![0; lines.size() as usize];
     let got = read_some(file, &mut bytes, lines.start)?;
     let mut rest = &bytes[..got];
     let mut entries: Vec<LineEntry> = Vec::new();
@@ -245,7 +252,7 @@ pub fn line_entries(file: &File, lines: LinesAt) -> io::Result<Vec<LineEntry>> {
         // 0xff repeats the name of the previous entry.
         let file = match (name, entries.last()) {
             ([0xff], Some(last)) => last.file.clone(),
-            _ => name.to_vec(),
+            _ => name.into(),
         };
         entries.push(LineEntry { address, line, file });
         rest = &rest[16 + end + 1..];
@@ -365,7 +372,7 @@ mod tests {
         let (found, progress) = all(&file);
         assert_eq!(found.iter().map(|r| r.0).collect::<Vec<_>>(), [5, 6, 6, 7, 8, 9]);
         let JitRecord::Lines { address: 0x1000, lines } = found[0].1 else { panic!("{found:?}") };
-        let line = |address, line| LineEntry { address, line, file: b"/a.js".to_vec() };
+        let line = |address, line| LineEntry { address, line, file: b"/a.js"[..].into() };
         assert_eq!(line_entries(&file, lines).unwrap(), [line(0x1000, 3), line(0x1008, 4)]);
         let JitRecord::Load { address: 0x1000, size: 0x10, name, code } = found[1].1 else {
             panic!()
@@ -376,6 +383,19 @@ mod tests {
         assert_eq!(name.length, 8000);
         assert_eq!(found[4].1, JitRecord::Move { from: 0x1000, to: 0x3000, size: 0x10 });
         assert!(!progress.unfinished && !progress.damaged);
+    }
+
+    #[test]
+    fn entries_that_repeat_a_name_share_it() {
+        let name = vec![b'a'; 1 << 19];
+        let mut entries: Vec<(u64, u32, &[u8])> = vec![(0, 1, &name)];
+        entries.extend((1..20_000).map(|i| (i, 1, &b"\xff"[..])));
+        let file = writer::file(&[writer::header(0), writer::lines(5, 0, &entries)]);
+        let (found, _) = all(&file);
+        let JitRecord::Lines { lines, .. } = found[0].1 else { panic!("{found:?}") };
+        let read = line_entries(&file, lines).unwrap();
+        assert_eq!(read.len(), entries.len());
+        assert!(read.iter().all(|entry| Arc::ptr_eq(&entry.file, &read[0].file)));
     }
 
     #[test]
