@@ -5,6 +5,7 @@
 //! and leaves it as it was. docs/design/terminal.md has the rules.
 
 mod app;
+mod bounded_backend;
 mod boxes;
 mod cursor;
 mod diff_flame;

@@ -2,7 +2,7 @@
 //! them.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::io::{self, Stdout, Write};
+use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::panic::{self, PanicHookInfo};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +23,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use sys::printed::Stderr;
 
+use super::bounded_backend::BoundedBackend;
+
 /// The terminal is in the state of the interactive views.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
@@ -33,7 +35,7 @@ static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 pub struct Screen {
     /// Draws on it. Not dropped: on a terminal that is gone, that prints an error, and panics if
     /// standard error is the same terminal.
-    pub terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
+    pub terminal: ManuallyDrop<Terminal<BoundedBackend>>,
 }
 
 impl Screen {
@@ -60,7 +62,8 @@ impl Screen {
                 print(panic);
             }
         }));
-        let terminal = enter().and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
+        let terminal = enter()
+            .and_then(|()| Terminal::new(BoundedBackend::new(CrosstermBackend::new(io::stdout()))));
         // Raw mode may have been entered before something failed.
         let terminal = terminal.inspect_err(|_| leave())?;
         Ok(Screen { terminal: ManuallyDrop::new(terminal) })
