@@ -156,7 +156,7 @@ fn a_sum_beyond_63_bits_is_reported_once() {
         let notes: Vec<_> = notes.collect();
         assert_eq!(
             notes,
-            ["prof: sums of cpu are beyond 63 bits: the largest number is shown instead"],
+            ["prof: sums of cpu are beyond 63 bits: they are not exact"],
             "{command}"
         );
     }

@@ -236,7 +236,7 @@ fn align_periods<P: BorrowMut<Profile>>(profiles: &mut [P]) {
 
 impl Profile {
     /// True if values of type `type_index`, or sums of them, may be beyond 63 bits: then sums are
-    /// the largest number.
+    /// the largest number, or, of values of both signs, wrong.
     pub fn exceeds(&self, type_index: usize) -> bool {
         let width = self.sample_types.len().max(1);
         let values = self.values.iter().skip(type_index).step_by(width);

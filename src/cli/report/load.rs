@@ -71,10 +71,6 @@ pub fn beyond_63_bits(profile: &Profile) -> Option<String> {
     let names = profile.type_names();
     let all: Vec<&str> =
         (0..names.len()).filter(|&i| profile.exceeds(i)).map(|i| &*names[i]).collect();
-    (!all.is_empty()).then(|| {
-        format!(
-            "sums of {} are beyond 63 bits: the largest number is shown instead",
-            all.join(", ")
-        )
-    })
+    (!all.is_empty())
+        .then(|| format!("sums of {} are beyond 63 bits: they are not exact", all.join(", ")))
 }
