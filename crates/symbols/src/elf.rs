@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use profile::{StrId, StringTable};
 use sys::catch_panic;
 
-use super::address_frames::{AddressFrames, SymbolFrame};
+use super::address_frames::{AddressFrames, SymbolFrame, placeholder};
 use super::demangle::{self, Demangler};
 use super::opener::Opener;
 use super::plt::CodeSections;
@@ -456,6 +456,9 @@ impl<'s> Interner<'s> {
 fn join(strings: &mut StringTable, path: &mut String, dir: &Path, file: &OsStr) -> StrId {
     path.clear();
     let file = file.to_string_lossy();
+    if let Some(placeholder) = placeholder(&file) {
+        return strings.intern(placeholder);
+    }
     if !file.starts_with('/') {
         path.push_str(&dir.to_string_lossy());
         if !path.is_empty() && !path.ends_with('/') {

@@ -16,7 +16,7 @@ use typed_arena::Arena;
 use profile::StrId;
 
 use super::SymbolOptions;
-use super::address_frames::{AddressFrames, SymbolFrame};
+use super::address_frames::{AddressFrames, SymbolFrame, placeholder};
 use super::opener::{Opener, Place};
 use super::source::Layer;
 use profile::Cause;
@@ -193,7 +193,7 @@ impl<'a> Split<'a> {
             let Some(function) = frame.function else { continue };
             let name = resolved.strings.intern(&function.raw_name()?);
             let at = frame.location.as_ref();
-            let file = at.and_then(|at| at.file);
+            let file = at.and_then(|at| at.file).map(|file| placeholder(file).unwrap_or(file));
             out.push(SymbolFrame {
                 name,
                 system_name: name,
