@@ -222,18 +222,21 @@ impl GoTable {
         if let Some(&text) = self.relocated.get(&TEXT).filter(|_| self.has_text()) {
             self.text = text;
         }
+        if self.has_text() && self.text == 0 {
+            self.text = stated_start(sections, start, limits).unwrap_or(0);
+        }
         let text = sections.named(b".text");
         let text = text.map(|s| (s.sh_addr(LittleEndian), s.sh_size(LittleEndian)));
         self.starting_in(sections.file, text)
     }
 
     /// With the start of the code, given as its address and size, if the table lacks it: `None` if
-    /// the functions are not about as large together.
+    /// the functions are not as large together, up to the alignment of the code.
     pub fn starting_in(mut self, file: &[u8], code: Option<(u64, u64)>) -> Option<GoTable> {
         if self.has_text() && self.text == 0 {
             let (start, size) = code?;
             let last = self.entry(self.data(file), self.count)?;
-            self.text = (last <= size && size - last <= 4096).then_some(start)?;
+            self.text = (last <= size && size - last < 64).then_some(start)?;
         }
         Some(self)
     }
@@ -368,6 +371,23 @@ impl GoTable {
             }
         }
     }
+}
+
+/// Start of the code of the table at an address, as the program's own description of itself
+/// (`runtime.firstmoduledata`) states it: since Go 1.26, that has a section, and the table lacks it.
+/// C's code may lie before.
+fn stated_start(sections: &Sections<'_>, table: u64, limits: &Limits) -> Option<u64> {
+    /// Offsets of the table's address (`pcHeader`) and of the start (`text`).
+    const TABLE: usize = 0;
+    const START: usize = 176;
+    let section = sections.named(b".go.module")?;
+    let data = sections.file.get(range_of(section)?)?;
+    let address = section.sh_addr(LittleEndian);
+    let field = |at: usize| {
+        let found = relocated(sections.relocations(), address, at..at + 1, limits)?;
+        found.get(&at).copied().or_else(|| word(data, at))
+    };
+    field(START).filter(|&start| start != 0 && field(TABLE) == Some(table))
 }
 
 /// What relocations write into the words of a table that begins at the address `start`, by their
