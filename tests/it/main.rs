@@ -28,6 +28,7 @@ mod flame;
 mod flame_live;
 mod frame_by_frame;
 mod go_names;
+mod go_stacks;
 mod ground_truth;
 mod groups;
 mod guide;

@@ -90,6 +90,55 @@ impl Unwinder {
         Some(Step::Caller(caller.ip))
     }
 
+    /// The step from a function of Go's run-time code that has no caller on this stack.
+    ///
+    /// The scheduler has given up the goroutine that has called it, which may run elsewhere. A
+    /// goroutine whose stack grows waits for it, and its saved registers lead on.
+    pub(super) fn beyond_go_stack(
+        &mut self,
+        walk: &Walk<'_>,
+        frame: Frame,
+        regs: &mut Regs,
+        images: &mut Images,
+        reads: &mut Reads,
+    ) -> Step {
+        let Unwinder { modules, rules, .. } = self;
+        let Some((module, at)) = module_of(modules, frame, images) else { return Step::NoCaller };
+        if module.has_go_role(rules, at, GoRole::Parks) {
+            return Step::End;
+        }
+        if !module.has_go_role(rules, at, GoRole::Grows) {
+            return Step::NoCaller;
+        }
+        // The step depends on more than the memo records.
+        reads.void();
+        if self.schedules(images) {
+            return Step::End;
+        }
+        let stacks = walk.stack.rest.go();
+        let resumed = stacks.goroutine().zip(stacks.resumed());
+        let Some((sp, ip)) = resumed.filter(|_| self.go.on == Stack::Thread) else {
+            return Step::NoCaller;
+        };
+        if self.leads(walk.process(), frame, ProcessAddress(ip), images) != Leads::There {
+            return Step::NoCaller;
+        }
+        *regs = Regs { ip, sp, ..*regs };
+        self.go = GoPositions { on: Stack::Goroutine, goroutine: None, ..self.go };
+        Step::Caller(ip)
+    }
+
+    /// True if one of the frames so far is of the scheduler: the thread's goroutine is another one.
+    fn schedules(&mut self, images: &Images) -> bool {
+        /// The scheduler's own stack is small.
+        const MOST: usize = 64;
+        let Unwinder { modules, rules, memo, .. } = self;
+        memo.steps().iter().rev().take(MOST).any(|step| {
+            module_of(modules, step.frame, images)
+                .is_some_and(|(m, at)| m.has_go_role(rules, at, GoRole::Schedules))
+        })
+    }
+
     /// True if the call before an address may lead to this frame's function.
     fn is_called_from(
         &mut self,
@@ -175,7 +224,7 @@ mod tests {
     fn a_callback_leads_to_the_thread_s_stack_and_back() {
         // The thread's stack at 0x500: the stack pointer with which it called C before, two words, the
         // frame pointer and return address of `crosscall2`, whose frame begins behind that.
-        let other = [0, 0x500, 0x500, 0x5f0, 0, 0, 0x538, 0x77, 1, 2, 0x99, 0x88];
+        let other = [0, 0x500, 0, 0x500, 0x5f0, 0, 0, 0x538, 0x77, 1, 2, 0x99, 0x88];
         walk(&[0; 8], &other, |walk| {
             let positions = GoPositions::of(walk.stack.rest.go());
             let regs = Regs { ip: 1, sp: 0x1000, bp: 0 };
@@ -197,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_walk_on_the_thread_s_stack_goes_on_where_the_goroutine_was_left() {
-        walk(&[0; 8], &[0x300, 0x5f0, 0x300, 0x66, 0x77], |walk| {
+        walk(&[0; 8], &[0x300, 0x5f0, 0, 0x300, 0x66, 0x77], |walk| {
             let positions = GoPositions::of(walk.stack.rest.go());
             assert_eq!(positions.on, Stack::Thread);
             let regs = Regs { ip: 1, sp: 0x1000, bp: 0 };
@@ -209,7 +258,7 @@ mod tests {
     #[test]
     fn saved_stack_pointers_that_lead_down_or_nowhere_end_the_walk() {
         // The word at the saved stack pointer is below it.
-        walk(&[0; 8], &[0, 0x500, 0x500, 0x4f0, 0, 0, 0x530, 0x77], |walk| {
+        walk(&[0; 8], &[0, 0x500, 0, 0x500, 0x4f0, 0, 0, 0x530, 0x77], |walk| {
             let positions = GoPositions::of(walk.stack.rest.go());
             let regs = Regs { ip: 1, sp: 0x1000, bp: 0 };
             let (_, after) = to_thread(walk, regs, positions, 40).unwrap();

@@ -399,7 +399,11 @@ impl ModuleUnwinder {
 
     /// True if the code at an address has no caller.
     pub fn is_outermost(&self, cache: &mut RuleCache, at: CodeAddress) -> bool {
-        cache.rule(self, at) == Rule::Outermost
+        match cache.rule(self, at) {
+            Rule::Outermost => true,
+            Rule::Switched => self.has_go_role(cache, at, GoRole::Parks),
+            _ => false,
+        }
     }
 
     /// True if the unwind information for the code at an address cannot be read.

@@ -65,6 +65,9 @@ impl Unwinder {
                 let Some(link) = link else { break };
                 frames.extend(link.skipped);
                 frames.push(link.next);
+                if self.is_outermost(link.next, images) {
+                    break;
+                }
                 inner = inner.after(link);
             }
             if i + 1 + (frames.len() - kept) <= kept {

@@ -240,6 +240,7 @@ impl Unwinder {
                 }
                 step
             }
+            Step::NoCaller => self.beyond_go_stack(walk, frame, regs, images, reads),
             Step::NeedsRegisters => {
                 // The step depends on more than the memo records.
                 reads.void();

@@ -9,6 +9,7 @@ pub mod btf;
 mod code;
 pub mod deep;
 pub mod filter;
+mod go_stack;
 mod return_probes;
 pub mod sched;
 mod snippets;

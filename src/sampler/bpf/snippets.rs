@@ -104,6 +104,16 @@ pub fn update_at(code: &mut BpfCode, map: &Map, key: i16, value: i16) {
     code.call(Helper::MapUpdate);
 }
 
+/// Reads `bytes` bytes of the thread's memory at the address in `R3` to an offset on the program's
+/// stack, or jumps to `failed`.
+pub fn read_user(code: &mut BpfCode, to: i16, bytes: i32, failed: CodeLabel) {
+    code.op(AluOp::Mov, R1, R10);
+    code.op_value(AluOp::Add, R1, i32::from(to));
+    code.op_value(AluOp::Mov, R2, bytes);
+    code.call(Helper::ProbeReadUser);
+    code.jump_if_value(If::Differ, R0, 0, failed);
+}
+
 /// Registers of [`choose`].
 #[derive(Clone, Copy)]
 pub struct ChoiceRegisters {

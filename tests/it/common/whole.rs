@@ -17,6 +17,8 @@ const ENTRIES: &[&str] = &[
     "start_thread",
     "runtime.goexit",
     "runtime.clone",
+    // Go's scheduler gives up the goroutine that calls it.
+    "runtime.mcall",
 ];
 
 fn is_entry(name: &str) -> bool {

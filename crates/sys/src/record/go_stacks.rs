@@ -7,8 +7,9 @@ pub struct GoStacks<'a>(&'a [u8]);
 
 impl<'a> GoStacks<'a> {
     /// Size of what is before the bytes: the saved stack pointer of the goroutine (0 if the thread
-    /// runs on its stack) and of the thread's own stack, and the address of the first byte.
-    pub const WORDS: usize = 24;
+    /// runs on its stack) and of the thread's own stack, the goroutine's saved instruction pointer,
+    /// and the address of the first byte.
+    pub const WORDS: usize = 32;
 
     /// Those words and the bytes.
     pub fn new(all: &'a [u8]) -> GoStacks<'a> {
@@ -35,9 +36,15 @@ impl<'a> GoStacks<'a> {
         self.at(8).filter(|&sp| sp != 0)
     }
 
+    /// The instruction at which the goroutine will be resumed, if the thread does not run on its
+    /// stack.
+    pub fn resumed(self) -> Option<u64> {
+        self.at(16).filter(|&ip| ip != 0)
+    }
+
     /// The word at an address of the other stack.
     pub fn word(self, address: u64) -> Option<u64> {
-        let at = address.checked_sub(self.at(16)?)?;
+        let at = address.checked_sub(self.at(24)?)?;
         self.at(usize::try_from(at).ok()?.checked_add(GoStacks::WORDS)?)
     }
 
@@ -53,14 +60,15 @@ mod tests {
     #[test]
     fn only_what_was_copied_is_there() {
         let bytes: Vec<u8> =
-            [0, 0x7000, 0x7000, 1, 2].iter().flat_map(|w: &u64| w.to_le_bytes()).collect();
+            [0, 0x7000, 0x400, 0x7000, 1, 2].iter().flat_map(|w: &u64| w.to_le_bytes()).collect();
         let stacks = GoStacks::new(&bytes);
         assert_eq!((stacks.goroutine(), stacks.system()), (None, Some(0x7000)));
+        assert_eq!(stacks.resumed(), Some(0x400));
         assert_eq!([0x7000, 0x7008].map(|at| stacks.word(at)), [Some(1), Some(2)]);
         for outside in [0, 0x6ff8, 0x7009, 0x7010, u64::MAX] {
             assert_eq!(stacks.word(outside), None, "{outside:x}");
         }
-        assert!(!stacks.is_empty() && GoStacks::new(&bytes[..24]).is_empty());
+        assert!(!stacks.is_empty() && GoStacks::new(&bytes[..32]).is_empty());
         assert_eq!(GoStacks::default().word(0), None);
     }
 }

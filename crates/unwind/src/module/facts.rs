@@ -38,6 +38,14 @@ pub enum FactKind {
 pub enum GoRole {
     /// It leaves the goroutine's stack.
     Leaves,
+    /// It leaves the goroutine's stack for good: what it calls on the thread's stack gives the
+    /// goroutine up, and never returns. As in Go's own stack traces, nothing has called it.
+    Parks,
+    /// It leaves the stack of a goroutine that needs a larger one, and resumes the goroutine by what
+    /// it has saved, without returning.
+    Grows,
+    /// It gives up the thread's goroutine, and resumes another one.
+    Schedules,
     /// It leaves the thread's stack to call Go from C.
     CalledBack,
     /// It is called by C, and calls [`GoRole::CalledBack`].
@@ -54,6 +62,14 @@ impl GoRole {
     pub fn names(self) -> &'static [&'static str] {
         match self {
             GoRole::Leaves => &["runtime.asmcgocall", "runtime.systemstack"],
+            GoRole::Parks => &["runtime.mcall"],
+            GoRole::Grows => &["runtime.morestack"],
+            GoRole::Schedules => &[
+                "runtime.schedule",
+                "runtime.goschedImpl",
+                "runtime.gopreempt_m",
+                "runtime.preemptPark",
+            ],
             GoRole::CalledBack => &["runtime.cgocallback"],
             GoRole::Enters => &["crosscall2"],
             GoRole::Interrupts => &["runtime.asyncPreempt", "runtime.sigpanic"],

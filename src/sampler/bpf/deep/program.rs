@@ -8,7 +8,9 @@ use super::{CHUNK, MAX_REPLACED, REPLACED, header};
 use crate::sampler::arch;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
+use crate::sampler::bpf::go_stack::{FARTHEST_END, SKIPPED_WORDS};
 use crate::sampler::bpf::return_probes::{ReturnProbes, read_kernel};
+use crate::sampler::bpf::snippets::read_user;
 use crate::sampler::bpf::syscall::Map;
 use crate::sampler::bpf::{filter, snippets};
 use sys::arch::PAGE as KERNEL_PAGE;
@@ -16,14 +18,6 @@ use sys::arch::PAGE as KERNEL_PAGE;
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
 const PAGE: i32 = KERNEL_PAGE as i32;
-
-/// Distance in bytes above the stack pointer beyond which an end belongs to another stack.
-const FARTHEST_END: i32 = 16 << 20;
-
-/// Bytes by which a program's frames may begin above its first stack pointer: a dynamic linker that
-/// is run with a program removes its own arguments. A larger value would often reach the page
-/// behind the stack, which is not present and would be accessed at each sample.
-const SKIPPED_WORDS: i32 = 256;
 
 /// Bytes of the kernel's copy that are copied again: the kernel may omit that many if the rest of
 /// the record needs the room, and the overlap is compared.
@@ -112,16 +106,6 @@ const HOLES: i16 = -56;
 const LENGTH: i16 = -64;
 /// Two words, before there are [`LENGTH`] and [`HOLES`].
 const BOUNDS: i16 = -64;
-
-/// Reads `bytes` bytes of the thread's memory at the address in `R3` to an offset on the program's
-/// stack, or jumps to `failed`.
-fn read(c: &mut BpfCode, to: i16, bytes: i32, failed: CodeLabel) {
-    c.op(AluOp::Mov, R1, R10);
-    c.op_value(AluOp::Add, R1, i32::from(to));
-    c.op_value(AluOp::Mov, R2, bytes);
-    c.call(Helper::ProbeReadUser);
-    c.jump_if_value(If::Differ, R0, 0, failed);
-}
 
 impl DeepProgram<'_> {
     /// The program. In the loop, `R6` counts chunks, `R7` is the address to copy next, `R8` the
@@ -229,7 +213,7 @@ impl DeepProgram<'_> {
         c.jump_if(If::AtLeast, R6, R7, goroutine);
         c.jump_if(If::Greater, R7, R1, goroutine);
         c.op(AluOp::Mov, R3, R7);
-        read(c, WORD, 8, goroutine);
+        read_user(c, WORD, 8, goroutine);
         c.load(AccessSize::Long, R1, R10, WORD);
         c.jump_if(If::Differ, R1, R7, goroutine);
         c.op(AluOp::Mov, R8, R7);
@@ -238,9 +222,9 @@ impl DeepProgram<'_> {
         c.put(goroutine);
         c.op(AluOp::Mov, R3, R7);
         c.op_value(AluOp::Add, R3, -8);
-        read(c, WORD, 8, first);
+        read_user(c, WORD, 8, first);
         c.load(AccessSize::Long, R3, R10, WORD);
-        read(c, BOUNDS, 16, first);
+        read_user(c, BOUNDS, 16, first);
         c.load(AccessSize::Long, R1, R10, BOUNDS);
         c.jump_if(If::Greater, R1, R6, first);
         c.load(AccessSize::Long, R2, R10, BOUNDS + 8);
@@ -270,7 +254,7 @@ impl DeepProgram<'_> {
         for _ in 0..(self.dump as i32 - OVERLAP).max(0) / PAGE {
             c.jump_if(If::AtLeast, R7, R8, out);
             c.op(AluOp::Mov, R3, R7);
-            read(c, WORD, 8, copy);
+            read_user(c, WORD, 8, copy);
             c.op_value(AluOp::Add, R7, PAGE);
         }
         c.jump_if(If::AtLeast, R7, R8, out);
