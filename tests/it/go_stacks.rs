@@ -1,8 +1,9 @@
 //! Stacks of Go programs that are on two stacks, and of Go's scheduler.
 
 use crate::common::pprof::Sample;
-use crate::common::system::has_deep_stacks;
-use crate::common::{Build, Pprof, Prof, needs, read, target, temp_dir};
+use crate::common::system::{has_deep_stacks, has_kernel_programs, needs_tracefs};
+use crate::common::waits::label;
+use crate::common::{Build, Pprof, Prof, needs, read, skip, target, temp_dir};
 
 /// Names without what Go's linker adds.
 fn frames<'a>(p: &'a Pprof, sample: &Sample) -> Vec<&'a str> {
@@ -65,4 +66,40 @@ fn stacks_of_growing_goroutines_lead_to_what_needs_them() {
     }
     // A few are taken before the goroutine's registers are saved, or in a signal handler.
     assert!(all > 0 && whole * 4 > all * 3, "{whole} of {all} are whole");
+}
+
+/// Checks the stacks of waits in C that Go has called, and in Go that C has called back.
+#[track_caller]
+fn assert_waits(p: &Pprof, is_wait: impl Fn(&Sample) -> bool) {
+    let goroutine = ["runtime.cgocall", "main.goOuter", "main.main.func1", "runtime.goexit"];
+    let callback =
+        ["main.goCallback", "runtime.cgocallbackg", "runtime.cgocallback", "crosscall2", "c_outer"];
+    for (function, through) in [("c_sleep", &[][..]), ("main.goSleep", &callback)] {
+        let (mut all, mut whole) = (0, 0);
+        for sample in p.samples.iter().filter(|s| is_wait(s)) {
+            let frames = frames(p, sample);
+            if frames.contains(&function) {
+                all += 1;
+                let mut left = frames.iter();
+                let in_order = through.iter().chain(&goroutine).all(|f| left.any(|g| g == f));
+                whole += u32::from(in_order);
+                assert!(in_order || frames.len() > 3, "{frames:?}");
+            }
+        }
+        assert!(all > 0 && whole == all, "{function}: {whole} of {all} whole");
+    }
+}
+
+#[test]
+fn waits_in_go_and_c_have_both_stacks() {
+    if !needs(&["go", "gcc"]) || !needs_tracefs() {
+        return;
+    }
+    if !has_kernel_programs() {
+        return skip("waits are not measured by programs in the kernel");
+    }
+    let p = record("-T wall", "blocking", "100");
+    assert_waits(&p, |s| label(s, "state") == "sleeping");
+    let p = record("-T syscalls", "blocking", "100");
+    assert_waits(&p, |s| label(s, "syscall").ends_with("nanosleep"));
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::common::recorders::ProfRecording;
 use crate::common::run::tool;
-use crate::common::system::{needs_root, needs_tracefs};
+use crate::common::system::{self, needs_root, needs_tracefs};
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{Build, Pprof, Prof, Waiting, go, needs, read, skip, target, temp_dir};
 
@@ -309,4 +309,33 @@ fn filters_select_tracepoint_events() {
     refused(&["-e", exec, "--filter", "pid =="], 2, &["'pid =='", "filename"]);
     refused(&["--filter", "pid == 1", "-e", exec], 2, &["-e SYSTEM:EVENT first"]);
     refused(&["-e", "page-faults", "--filter", "pid == 1"], 2, &["'page-faults'", "tracepoints"]);
+}
+
+/// The kernel has replaced the return addresses of two functions on the stacks of the waits.
+#[test]
+fn locks_and_system_calls_below_return_probes_have_whole_stacks() {
+    if !can_probe() || !needs_tracefs() {
+        return;
+    }
+    if !system::has_kernel_programs() {
+        return skip("waits are not measured by programs in the kernel");
+    }
+    let program = target("probed_locks", Build::C);
+    let probe = |function| format!("-e probe:{}:{function}%return", program.display());
+    for kind in ["lock", "syscalls"] {
+        let dir = temp_dir();
+        let args = format!("record -T {kind} {} {}", probe("lower"), probe("wait_here"));
+        Prof::new(&dir, &args).target(&program, "100").run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        let column = p.column(if kind == "lock" { "delay" } else { "syscall_time" });
+        let (mut waits, mut whole) = (0, 0);
+        for sample in p.samples.iter().filter(|s| s.values[column] > 0) {
+            let frames = p.user_frames(sample);
+            let Some(at) = frames.iter().position(|&f| f == "wait_here") else { continue };
+            waits += 1;
+            whole += u32::from(frames[at..].starts_with(&["wait_here", "lower", "upper", "run"]));
+            assert!(!frames.last().is_some_and(|f| f.starts_with("[truncated")), "{frames:?}");
+        }
+        assert!(waits > 0 && whole == waits, "{kind}: {whole} of {waits}: {:?}", p.comments);
+    }
 }

@@ -42,10 +42,7 @@ pub struct GoSearch {
 }
 
 impl GoSearch {
-    /// Bytes of a program's stack that it needs.
-    pub const SIZE: i16 = 64;
-
-    /// A search with the words below an offset on the program's stack.
+    /// A search with the eight words below an offset on the program's stack.
     pub fn below(offset: i16) -> GoSearch {
         GoSearch { first: offset - 8 }
     }

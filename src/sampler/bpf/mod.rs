@@ -13,6 +13,7 @@ mod go_stack;
 mod return_probes;
 pub mod sched;
 mod snippets;
+pub mod stack_parts;
 pub mod stop;
 mod syscall;
 pub mod syscalls;

@@ -13,8 +13,8 @@ use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 
 use super::btf::Btf;
-use super::return_probes::ReturnProbes;
 use super::snippets::{self, control};
+use super::stack_parts::StackParts;
 use super::syscall::{EntrySize, Map, MapKind, Programs};
 use super::thread_set::{Fields, ThreadScope, ThreadSet};
 use super::{KernelProgram, Losses, number};
@@ -33,11 +33,8 @@ fn state_of(number: u64) -> Option<ThreadState> {
     ThreadState::ALL.get(usize::try_from(number).ok()?).copied()
 }
 
-/// Size of the record of a wait in bytes.
-const WAIT_SIZE: usize = 32;
-
-/// Maximum number of replaced return addresses behind it.
-const MAX_REPLACED: usize = 12;
+/// Size of the record of a wait in bytes, without parts of its stack.
+pub const WAIT_SIZE: usize = 32;
 
 /// Offsets in the value of a thread, in bytes.
 mod thread {
@@ -113,14 +110,6 @@ impl TimedWait {
         })
     }
 
-    /// The return addresses in the record of a wait that the kernel has replaced for return probes, as
-    /// in [`Rest::with_replaced`](sys::record::Rest::with_replaced).
-    pub fn replaced(raw: &[u8]) -> &[u8] {
-        // The kernel pads a record at its end.
-        let pairs = raw.get(WAIT_SIZE..).unwrap_or_default();
-        &pairs[..pairs.len() / 16 * 16]
-    }
-
     /// The extrapolated value of a part of it.
     pub fn extrapolate(&self, part: u64) -> u64 {
         super::extrapolate(part, self.waited + self.queued, self.interval)
@@ -145,6 +134,7 @@ pub struct SchedProgram {
     control: Map,
     waits: Map,
     ends: Map,
+    parts: StackParts,
     programs: Mutex<Programs>,
 }
 
@@ -161,6 +151,7 @@ impl SchedProgram {
             control: Map::new(MapKind::PerCpuArray, EntrySize::by_number(control::SIZE), 1)?,
             waits: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
             ends: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
+            parts: StackParts::new(kernel, WAIT_SIZE)?,
             programs: Mutex::default(),
         };
         let fields = Fields::find(kernel)?;
@@ -172,8 +163,7 @@ impl SchedProgram {
             scope,
             fields: &fields,
         };
-        let probes = ReturnProbes::find(kernel).ok();
-        let programs = WaitPrograms { maps: &waits, members, probes }.all();
+        let programs = WaitPrograms { maps: &waits, members }.all();
         let alone = usize::from(scope == ThreadScope::Alone);
         let used = &programs[..programs.len() - alone];
         waits.programs = Mutex::new(Programs::load(kernel, used)?);

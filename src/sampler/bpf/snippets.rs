@@ -223,19 +223,65 @@ fn adapt(code: &mut BpfCode, now: Reg, control: Reg) {
     code.put(done);
 }
 
-/// Writes `length` bytes at offset `raw` of the stack, with a sample if the events of `map` have
-/// one. The program's argument is at [`CONTEXT`]. If the ring is full, which the kernel counts,
-/// fewer are written from then on. Outside of the recording's window the events are disabled, and
-/// nothing is written.
+/// Writes `length` bytes at offset `raw` of the stack; see [`write_bytes`].
 pub fn write_record(code: &mut BpfCode, map: &Map, raw: i16, length: i32, now: Reg, control: Reg) {
+    let bytes = RecordBytes::OnStack { at: raw, length };
+    write_bytes(code, map, bytes, RecordRegisters { now, control });
+}
+
+/// The bytes of a record.
+#[derive(Clone, Copy)]
+pub enum RecordBytes {
+    /// At an offset of the stack.
+    OnStack {
+        /// The offset.
+        at: i16,
+        /// Their number.
+        length: i32,
+    },
+    /// In a map's value, both in registers.
+    In {
+        /// The value.
+        from: Reg,
+        /// Their number.
+        length: Reg,
+    },
+}
+
+/// Registers of [`write_bytes`].
+#[derive(Clone, Copy)]
+pub struct RecordRegisters {
+    /// The time.
+    pub now: Reg,
+    /// The CPU's value of the control map.
+    pub control: Reg,
+}
+
+/// Writes bytes, with a sample if the events of `map` have one. The program's argument is at
+/// [`CONTEXT`]. If the ring is full, which the kernel counts, fewer are written from then on. Outside
+/// of the recording's window the events are disabled, and nothing is written.
+pub fn write_bytes(
+    code: &mut BpfCode,
+    map: &Map,
+    bytes: RecordBytes,
+    RecordRegisters { now, control }: RecordRegisters,
+) {
     let done = code.label();
     code.load(AccessSize::Long, R1, R10, CONTEXT);
     code.map(R2, map.fd());
     // `BPF_F_CURRENT_CPU`
     code.number(R3, 0xffff_ffff);
-    code.op(AluOp::Mov, R4, R10);
-    code.op_value(AluOp::Add, R4, i32::from(raw));
-    code.op_value(AluOp::Mov, R5, length);
+    match bytes {
+        RecordBytes::OnStack { at, length } => {
+            code.op(AluOp::Mov, R4, R10);
+            code.op_value(AluOp::Add, R4, i32::from(at));
+            code.op_value(AluOp::Mov, R5, length);
+        }
+        RecordBytes::In { from, length } => {
+            code.op(AluOp::Mov, R4, from);
+            code.op(AluOp::Mov, R5, length);
+        }
+    }
     code.call(Helper::PerfEventOutput);
     code.jump_if_value(If::Equal, R0, 0, done);
     code.jump_if_value(If::Equal, R0, -libc::EOPNOTSUPP, done);

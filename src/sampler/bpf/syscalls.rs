@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::btf::Btf;
 use super::snippets::{self, control};
+use super::stack_parts::StackParts;
 use super::syscall::{EntrySize, Map, MapKind, Programs};
 use super::thread_set::{Fields, ThreadScope, ThreadSet};
 use super::{KernelProgram, Losses, number};
@@ -65,6 +66,9 @@ mod sum {
 
 /// The word had the value of a contended mutex; or the call is that of a 32-bit program.
 pub const MARKED: u64 = 0x100;
+
+/// Size of the record of a call in bytes, without parts of its stack.
+pub const CALL_SIZE: usize = 40;
 
 /// A call that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +136,7 @@ pub struct SyscallProgram {
     control: Map,
     events: Map,
     sums: Map,
+    parts: StackParts,
     programs: Mutex<Programs>,
 }
 
@@ -152,6 +157,7 @@ impl SyscallProgram {
             control: Map::new(MapKind::PerCpuArray, EntrySize::by_number(control::SIZE), 1)?,
             events: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
             sums: Map::new(MapKind::Hash, EntrySize { key: sum::KEY, value: sum::SIZE }, MAX_SUMS)?,
+            parts: StackParts::new(kernel, CALL_SIZE)?,
             programs: Mutex::default(),
         };
         let fields = Fields::find(kernel)?;

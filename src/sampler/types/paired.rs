@@ -23,7 +23,8 @@ use super::{
 };
 use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
-use crate::sampler::bpf::syscalls::{SyscallProgram, TimedCall, TracedCalls};
+use crate::sampler::bpf::stack_parts;
+use crate::sampler::bpf::syscalls::{CALL_SIZE, SyscallProgram, TimedCall, TracedCalls};
 use crate::sampler::events::EventKind;
 use crate::sampler::notes::notes_of_program;
 use crate::sampler::permissions::{Wanted, refusal};
@@ -233,6 +234,13 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
 
     fn start(&mut self, _maker: &mut StackMaker, start: &TypeStart<'_>) {
         self.pairs.set_columns(start.first, self.paired.has_amount());
+    }
+
+    fn completed<'s>(&self, event: usize, sample: &Sample<'s>) -> Sample<'s> {
+        match self.readers.get(event) {
+            Some(PairReader::Calls) => stack_parts::completed(sample, CALL_SIZE),
+            _ => *sample,
+        }
     }
 
     fn sample(&mut self, maker: &mut StackMaker, event: usize, sample: &Sample<'_>, _weight: u64) {

@@ -20,7 +20,8 @@ use super::{
 };
 use crate::sampler::bpf::ThreadScope;
 use crate::sampler::bpf::btf::Btf;
-use crate::sampler::bpf::sched::{SchedProgram, TimedWait};
+use crate::sampler::bpf::sched::{SchedProgram, WAIT_SIZE};
+use crate::sampler::bpf::stack_parts;
 use crate::sampler::notes::notes_of_program;
 use crate::sampler::stack_maker::{
     ColumnSums, Extrapolated, NOT_SAMPLED, PendingStack, Shares, StackMaker,
@@ -190,7 +191,7 @@ impl ProfileType for Wall {
     /// Event 0 is the clock.
     fn completed<'s>(&self, event: usize, sample: &Sample<'s>) -> Sample<'s> {
         match (event, &self.way) {
-            (1, WallSource::Bpf(_)) => sample.with_replaced(TimedWait::replaced(sample.raw)),
+            (1, WallSource::Bpf(_)) => stack_parts::completed(sample, WAIT_SIZE),
             _ => *sample,
         }
     }

@@ -1,8 +1,7 @@
 //! The programs of [`super`].
 
-use super::{IDLE, MAX_REPLACED, SchedProgram, UNKNOWN, WAIT_SIZE, thread};
+use super::{IDLE, SchedProgram, UNKNOWN, thread};
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
-use crate::sampler::bpf::return_probes::ReturnProbes;
 use crate::sampler::bpf::snippets::{self, CONTEXT, ChoiceRegisters, KEY};
 use crate::sampler::bpf::thread_set::{NewField, ThreadScope, ThreadSet};
 use crate::sampler::thread_state;
@@ -27,8 +26,6 @@ pub struct WaitPrograms<'a> {
     pub maps: &'a SchedProgram,
     /// The recorded threads.
     pub members: ThreadSet<'a>,
-    /// `None`: this kernel has no probes in programs, or other ones.
-    pub probes: Option<ReturnProbes>,
 }
 
 /// The value of a thread that starts at the time in register `since`; register `pid` has its
@@ -44,9 +41,6 @@ fn new_value(since: Reg, pid: Reg, state: ThreadState, flags: i32) -> [NewField;
 
 /// Offsets on the stack: of the output, and of a thread's value.
 const RAW: i16 = -48;
-/// Of the output with replaced return addresses behind it, and of the one that is read.
-const LONG_RAW: i16 = -48 - MAX_REPLACED as i16 * 16 - 32;
-const PROBE: i16 = LONG_RAW - 8;
 const VALUE: i16 = CONTEXT - thread::SIZE as i16;
 const ENDED: i16 = VALUE - 8;
 
@@ -162,41 +156,10 @@ impl WaitPrograms<'_> {
         let registers = ChoiceRegisters { now: R8, took: R9, control: R6 };
         snippets::choose(&mut c, &self.maps.control, registers, None, out);
         c.store(AccessSize::Long, R10, RAW + 24, R4);
-        self.write_wait(&mut c);
+        self.maps.parts.write(&mut c, &self.maps.waits, RAW);
         c.put(out);
         c.exit();
         c.finish()
-    }
-
-    /// Writes the wait at [`RAW`], with the return addresses that the kernel has replaced for return
-    /// probes, innermost first, if there are any.
-    fn write_wait(&self, c: &mut BpfCode) {
-        let [plain, full, done] = [(); 3].map(|()| c.label());
-        let waits = &self.maps.waits;
-        if let Some(probes) = &self.probes {
-            c.call(Helper::CurrentTask);
-            c.op(AluOp::Mov, R9, R0);
-            probes.first(c, R9, PROBE, plain);
-            let length = WAIT_SIZE + MAX_REPLACED * 16;
-            for at in (0..length as i16).step_by(8) {
-                c.store_value(AccessSize::Long, R10, LONG_RAW + at, 0);
-            }
-            for at in (0..WAIT_SIZE as i16).step_by(8) {
-                c.load(AccessSize::Long, R1, R10, RAW + at);
-                c.store(AccessSize::Long, R10, LONG_RAW + at, R1);
-            }
-            for i in 0..MAX_REPLACED {
-                let to = LONG_RAW + (WAIT_SIZE + i * 16) as i16;
-                probes.read(c, PROBE, [to, to + 8], full);
-                probes.next(c, PROBE, full);
-            }
-            c.put(full);
-            snippets::write_record(c, waits, LONG_RAW, length as i32, R8, R6);
-            c.jump(done);
-        }
-        c.put(plain);
-        snippets::write_record(c, waits, RAW, WAIT_SIZE as i32, R8, R6);
-        c.put(done);
     }
 
     /// `sched_wakeup(thread)`: the thread waits for a CPU.

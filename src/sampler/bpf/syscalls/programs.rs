@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{MARKED, SyscallProgram, TracedCalls, sum, thread};
+use super::{CALL_SIZE, MARKED, SyscallProgram, TracedCalls, sum, thread};
 use crate::sampler::arch::{self, CallArguments};
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
@@ -75,7 +75,7 @@ pub struct CallPrograms<'a> {
 }
 
 /// Offset of the output on the stack: object, kind, length, again, interval.
-const RAW: i16 = CONTEXT - 40;
+const RAW: i16 = CONTEXT - CALL_SIZE as i16;
 /// Offsets of a sum's key and value on the stack.
 const SUM_KEY: i16 = RAW - sum::KEY as i16;
 const SUM: i16 = SUM_KEY - sum::SIZE as i16;
@@ -344,7 +344,7 @@ impl<'a> CallPrograms<'a> {
         let registers = ChoiceRegisters { now: R8, took: R9, control: R6 };
         snippets::choose(c, &self.maps.control, registers, Some(R7), out);
         c.store(AccessSize::Long, R10, RAW + 32, R4);
-        snippets::write_record(c, &self.maps.events, RAW, 40, R8, R6);
+        self.maps.parts.write(c, &self.maps.events, RAW);
     }
 
     /// Adds the call that lasted `R9` nanoseconds to the sum of its kind; the thread is at [`KEY`].
