@@ -12,6 +12,7 @@ use gimli::{
     UnwindOffset, UnwindSection, UnwindTableRow,
 };
 
+mod copied;
 mod machine;
 mod memory;
 mod rows;
@@ -20,6 +21,8 @@ mod shorten;
 
 use super::arch::{self, COLUMNS, DeliveryContexts, IP, RA, ReturnAddress};
 use super::module::{SectionBytes, Step};
+use copied::Copied;
+pub use copied::MAX_COPIES;
 use machine::Machine;
 pub use memory::TableMemory;
 use memory::{Built, Cost, Index, MAX_DECOMPRESSED, MAX_INDEXED, Slot};
@@ -177,6 +180,7 @@ pub struct UnwindTables {
     debug_frame: Option<(sys::elf::DebugFrame, Arc<Bytes>)>,
     debug_index: Slot,
     memory: TableMemory,
+    copied: Copied,
     budget: Cell<u64>,
     over_budget: Cell<bool>,
 }
@@ -197,14 +201,15 @@ impl UnwindTables {
             debug_frame,
             debug_index: Slot::default(),
             memory: TableMemory::default(),
+            copied: Copied::default(),
             budget: Cell::new(BUDGET),
             over_budget: Cell::new(false),
         }
     }
 
-    /// The same with the memory of a recording.
-    pub fn with_memory(self, memory: &TableMemory) -> UnwindTables {
-        UnwindTables { memory: memory.clone(), ..self }
+    /// The same with the memory of a recording, and that of its copies.
+    pub fn with_memory(self, memory: &TableMemory, copies: &TableMemory) -> UnwindTables {
+        UnwindTables { memory: memory.clone(), copied: Copied::new(copies), ..self }
     }
 
     /// True if a limit has been reached, so that code may have been taken as without unwind
@@ -478,7 +483,7 @@ impl UnwindTables {
         self.get(slot, Cost::of_index(frame.len()), || {
             let section = eh_section(&frame[..frame.len().min(MAX_INDEXED)]);
             let index = self.index(&section, frame, &|| frame.drop_pages());
-            Built { decompressed: None, index }
+            Built { contents: None, index }
         })
     }
 
@@ -490,7 +495,7 @@ impl UnwindTables {
             return self.get(&self.debug_index, Cost::of_index(bytes.len()), || {
                 let start = debug_section(&bytes[..bytes.len().min(MAX_INDEXED)]);
                 let index = self.index(&start, bytes, &|| file.drop_pages());
-                Built { decompressed: None, index }
+                Built { contents: None, index }
             });
         };
         let size = usize::try_from(size).ok().filter(|&size| size <= MAX_DECOMPRESSED);
@@ -502,13 +507,13 @@ impl UnwindTables {
             let bytes = section.decompressed(file, size).unwrap_or_default();
             file.drop_pages();
             let index = self.index(&debug_section(&bytes), &bytes, &|| {});
-            Built { decompressed: Some(bytes), index }
+            Built { contents: Some(bytes), index }
         })
     }
 
     fn debug_section<'a>(&'a self, built: &'a Built) -> Option<DebugFrame<Slice<'a>>> {
         let (section, file) = self.debug_frame.as_ref()?;
-        let bytes = match &built.decompressed {
+        let bytes = match &built.contents {
             Some(bytes) => bytes,
             None => file.get(section.range())?,
         };

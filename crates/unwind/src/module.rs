@@ -12,7 +12,8 @@ use gimli::BaseAddresses;
 
 use super::arch::{self, BP, CodeFrame, Moved, SIGRETURN, SP};
 use super::cfi::{
-    Described, KnownRegisters, Rows, Rule, Saved, TableMemory, UnwindContext, UnwindTables,
+    Described, KnownRegisters, MAX_COPIES, Rows, Rule, Saved, TableMemory, UnwindContext,
+    UnwindTables,
 };
 use super::code::{Between, File, Functions, Leads, Text};
 use crate::{AddressKind, CodeAddress};
@@ -87,11 +88,19 @@ impl std::ops::Deref for SectionBytes {
 }
 
 /// The unwinders of a recording's images.
-#[derive(Default)]
 pub struct Modules {
     /// By image.
     all: Vec<Option<Box<ModuleUnwinder>>>,
     memory: TableMemory,
+    /// That of copied sections.
+    copies: TableMemory,
+}
+
+impl Default for Modules {
+    fn default() -> Modules {
+        let copies = TableMemory::of(MAX_COPIES);
+        Modules { all: Vec::new(), memory: TableMemory::default(), copies }
+    }
 }
 
 impl Modules {
@@ -105,6 +114,7 @@ impl Modules {
     /// Releases what can be read from the files again.
     pub fn drop_caches(&mut self) {
         self.memory.clear();
+        self.copies.clear();
         self.all.iter_mut().flatten().for_each(|module| drop(module.functions.take()));
     }
 
@@ -119,8 +129,11 @@ impl Modules {
         if self.all.len() <= at {
             self.all.resize_with(at + 1, || None);
         }
-        let memory = &self.memory;
-        let new = || ModuleUnwinder::of(image, path, &loaded.elf, &loaded.bytes, memory);
+        let Modules { memory, copies, .. } = self;
+        let new = || {
+            let module = ModuleUnwinder::new(image, path, &loaded.elf, &loaded.bytes);
+            ModuleUnwinder { tables: module.tables.with_memory(memory, copies), ..module }
+        };
         self.all[at].get_or_insert_with(|| Box::new(new()))
     }
 }
@@ -147,18 +160,7 @@ const MAX_SEARCHED: usize = 16 << 20;
 
 impl ModuleUnwinder {
     /// An unwinder for an image, with memory of its own.
-    #[cfg(test)]
-    pub fn new(image: u32, path: &str, loaded: &Loaded) -> ModuleUnwinder {
-        ModuleUnwinder::of(image, path, &loaded.elf, &loaded.bytes, &TableMemory::default())
-    }
-
-    fn of(
-        image: u32,
-        path: &str,
-        elf: &Elf,
-        file: &Arc<Bytes>,
-        memory: &TableMemory,
-    ) -> ModuleUnwinder {
+    pub fn new(image: u32, path: &str, elf: &Elf, file: &Arc<Bytes>) -> ModuleUnwinder {
         let bytes = |s: &Section| SectionBytes::part(file, s.range.clone());
         let debug_frame = elf.debug_frame.clone().map(|section| (section, file.clone()));
         let address = |s: &Option<Section>| s.as_ref().map_or(0, |s| s.address);
@@ -172,7 +174,7 @@ impl ModuleUnwinder {
         let tables = UnwindTables::new(bases, frame.map(bytes), hdr.map(bytes), debug_frame);
         ModuleUnwinder {
             image,
-            tables: tables.with_memory(memory),
+            tables,
             sigreturn: sigreturn(path, elf, file),
             is_go: elf.is_go,
             go_facts: GoFacts::default(),
@@ -201,6 +203,34 @@ impl ModuleUnwinder {
             Rule::Delivering(contexts.filter(|_| arch::has_pointer(rule)))
         } else {
             rule
+        }
+    }
+
+    /// The rule for an address, if the copied tables determine it: no file is read.
+    fn copied_rule(
+        &self,
+        rows: &mut Rows,
+        context: &mut UnwindContext,
+        address: u64,
+    ) -> Option<Rule> {
+        // Go's own tables come first.
+        let tables = (!self.is_go).then_some(&self.tables)?;
+        let described = tables.described_in_copy(self.image, rows, context, address)?;
+        (!described.may_deliver).then_some(described.rule)
+    }
+
+    /// The rule for an address by all that the file contains. The code from `next` on follows.
+    fn read_rule(
+        &self,
+        rows: &mut Rows,
+        context: &mut UnwindContext,
+        address: u64,
+        next: u64,
+    ) -> Rule {
+        let tables = || self.described(rows, context, address, next);
+        match self.go_rule(address).unwrap_or_else(tables) {
+            Rule::Uncovered => self.go_table_rule(address).unwrap_or(Rule::Uncovered),
+            rule => rule,
         }
     }
 

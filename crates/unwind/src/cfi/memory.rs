@@ -1,7 +1,8 @@
 //! Memory of the unwind tables that are built while recording: indexes of sections without a search
-//! table, and decompressed `.debug_frame` sections.
+//! table, decompressed `.debug_frame` sections, and copies of `.eh_frame` sections.
 //!
-//! All of a recording's together have [`MAX_BYTES`], whatever the files contain. The table that was
+//! All of a recording's together have [`MAX_BYTES`], whatever the files contain; copies have a limit
+//! of their own. The table that was
 //! not used for the longest time is dropped for a new one, and built again when it is needed. That
 //! costs time, which is bounded twice: by the number of builds of a table, and by a budget of all
 //! of them to which each use adds.
@@ -137,15 +138,15 @@ fn most_entries(size: usize) -> usize {
 /// A table that was built.
 #[derive(Default)]
 pub struct Built {
-    /// Decompressed contents.
-    pub decompressed: Option<Vec<u8>>,
+    /// Decompressed or copied contents.
+    pub contents: Option<Vec<u8>>,
     /// The index.
     pub index: Index,
 }
 
 impl Built {
     fn bytes(&self) -> usize {
-        self.decompressed.as_ref().map_or(0, Vec::capacity) + self.index.bytes()
+        self.contents.as_ref().map_or(0, Vec::capacity) + self.index.bytes()
     }
 }
 
@@ -154,7 +155,7 @@ impl Built {
 pub struct Cost {
     /// Most bytes of memory.
     bytes: usize,
-    /// Bytes that are decompressed or indexed.
+    /// Bytes that are decompressed, indexed or copied.
     work: u64,
 }
 
@@ -170,6 +171,11 @@ impl Cost {
         let index = Cost::of_index(size);
         Cost { bytes: index.bytes + size, work: index.work + size as u64 }
     }
+
+    /// That of a copy with this size.
+    pub fn of_copy(size: usize) -> Cost {
+        Cost { bytes: size, work: size as u64 }
+    }
 }
 
 /// State of one table in [`Tables`].
@@ -184,6 +190,7 @@ struct Kept {
 struct Tables {
     all: Vec<Kept>,
     bytes: usize,
+    most_bytes: usize,
     uses: u64,
     budget: u64,
     /// Largest number of bytes at any time, with those that a build could have taken.
@@ -204,15 +211,27 @@ impl Tables {
     }
 }
 
+/// Number of a table, once it was used.
+#[derive(Default)]
+pub struct Slot(Cell<Option<usize>>);
+
 /// The memory of a recording's tables, shared by its images.
 #[derive(Clone)]
 pub struct TableMemory(Arc<Mutex<Tables>>);
 
 impl Default for TableMemory {
     fn default() -> TableMemory {
+        TableMemory::of(MAX_BYTES)
+    }
+}
+
+impl TableMemory {
+    /// Memory for at most so many bytes.
+    pub fn of(most_bytes: usize) -> TableMemory {
         TableMemory(Arc::new(Mutex::new(Tables {
             all: Vec::new(),
             bytes: 0,
+            most_bytes,
             uses: 0,
             budget: BUDGET,
             #[cfg(test)]
@@ -221,13 +240,7 @@ impl Default for TableMemory {
             work: 0,
         })))
     }
-}
 
-/// Number of a table, once it was used.
-#[derive(Default)]
-pub struct Slot(Cell<Option<usize>>);
-
-impl TableMemory {
     /// A table, which is built if it is not there; `None` if a budget does not allow that.
     pub fn get(
         &self,
@@ -249,12 +262,13 @@ impl TableMemory {
         if let Some(built) = &kept.built {
             return Some(built.clone());
         }
-        if kept.builds >= MAX_BUILDS || tables.budget < cost.work || cost.bytes > MAX_BYTES {
+        if kept.builds >= MAX_BUILDS || tables.budget < cost.work || cost.bytes > tables.most_bytes
+        {
             return None;
         }
         kept.builds += 1;
         tables.budget -= cost.work;
-        tables.drop_unused(MAX_BYTES - cost.bytes);
+        tables.drop_unused(tables.most_bytes - cost.bytes);
         #[cfg(test)]
         {
             tables.most = tables.most.max(tables.bytes + cost.bytes);
@@ -264,6 +278,16 @@ impl TableMemory {
         tables.bytes += built.bytes();
         tables.all[at].built = Some(built.clone());
         Some(built)
+    }
+
+    /// A table, if it is there.
+    pub fn existing(&self, slot: &Slot) -> Option<Arc<Built>> {
+        let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.uses += 1;
+        let uses = tables.uses;
+        let kept = &mut tables.all[slot.0.get()?];
+        kept.used = uses;
+        kept.built.clone()
     }
 
     /// Releases all tables; they are built again when they are needed, as often as their budget

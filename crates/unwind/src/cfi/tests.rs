@@ -107,4 +107,5 @@ proptest! {
 }
 
 mod bounds;
+mod copies;
 mod functions;

@@ -7,6 +7,9 @@ use crate::arch;
 use crate::cfi::{Rows, Rule, UnwindContext};
 use sys::own_memory::FilePages;
 
+/// Most rules of a stack that are evaluated while no file is read.
+const MOST_QUICK: u32 = 32;
+
 /// Cached rules of all images, and working memory for lookups.
 #[derive(Default)]
 pub struct RuleCache {
@@ -19,6 +22,8 @@ pub struct RuleCache {
     pub(super) pages: FilePages,
     /// Only cached results are used: no file is read.
     closed: bool,
+    /// Rules that may still be evaluated meanwhile, from copies of files.
+    quick: u32,
     /// A result was needed that is not cached.
     lacking: bool,
     /// No code is analysed.
@@ -34,7 +39,7 @@ pub struct RuleCache {
 impl RuleCache {
     /// From now on, uses cached results only; [`RuleCache::end_closed`] ends that.
     pub fn begin_closed(&mut self) {
-        (self.closed, self.lacking) = (true, false);
+        (self.closed, self.lacking, self.quick) = (true, false, MOST_QUICK);
     }
 
     /// Reads files again. Returns true if another result was needed in the meantime.
@@ -116,16 +121,23 @@ impl RuleCache {
     #[cold]
     fn look_up(&mut self, module: &ModuleUnwinder, at: CodeAddress) -> Rule {
         let address = at.lookup().0;
-        if self.lacks() {
-            return Rule::Uncovered;
-        }
-        self.misses += 1;
         self.rows.forget_last();
-        let tables = || module.described(&mut self.rows, &mut self.context, address, at.address.0);
-        let mut rule = module.go_rule(address).unwrap_or_else(tables);
-        if rule == Rule::Uncovered {
-            rule = module.go_table_rule(address).unwrap_or(rule);
+        if !self.closed && !module.is_go {
+            module.tables.prepare_copy();
         }
+        let RuleCache { rows, context, closed, quick, .. } = self;
+        let may = !*closed || *quick > 0;
+        *quick = quick.saturating_sub(1);
+        let copied = may.then(|| module.copied_rule(rows, context, address)).flatten();
+        let rule = match copied {
+            Some(rule) => rule,
+            None if *closed => {
+                self.lacking = true;
+                return Rule::Uncovered;
+            }
+            None => module.read_rule(rows, context, address, at.address.0),
+        };
+        self.misses += 1;
         self.rows.keep_at(module.image, address, rule);
         if let Some((start, end)) = self.rows.last_function()
             && module.has_rows_only(start, end)

@@ -69,7 +69,7 @@ fn rules_lead_up_or_nowhere() {
 /// The unwinder of a file, with its number.
 fn module(image: u32, path: &str) -> Option<ModuleUnwinder> {
     let bytes = Arc::new(Bytes::Memory(std::fs::read(path).ok()?));
-    Some(ModuleUnwinder::of(image, path, &Elf::parse(&bytes)?, &bytes, &TableMemory::default()))
+    Some(ModuleUnwinder::new(image, path, &Elf::parse(&bytes)?, &bytes))
 }
 
 /// Rules that depend on the code at an address are not those of the addresses around it.
@@ -100,6 +100,44 @@ fn compare_rules(path: &str, addresses: impl Fn(&Elf) -> Vec<u64>) {
     }
     assert!(special > 20 && cache.hits > 0, "{special} of {}", addresses.len());
     assert_eq!(cache.hits + cache.misses, addresses.len() as u64 * 2);
+}
+
+/// Else each new function of a compiler would make all samples after it wait.
+#[test]
+fn rules_of_a_copied_image_are_found_without_its_file() {
+    let path = "/lib/x86_64-linux-gnu/libc.so.6";
+    let Some(module) = module(3, path) else {
+        return sys::testing::skip(&format!("there is no {path}"));
+    };
+    let text = Elf::parse(&module.file).unwrap().text.unwrap();
+    let at = |function: u64| CodeAddress {
+        address: FileAddress(text.address + 0x1_0000 + function * 0x1000),
+        kind: AddressKind::Instruction,
+    };
+    let mut cache = RuleCache::default();
+    // No file is read before it is allowed.
+    cache.begin_closed();
+    (0..20).for_each(|function| assert_eq!(cache.rule(&module, at(function)), Rule::Uncovered));
+    assert!(cache.end_closed() && cache.misses == 0);
+    let (seen, new): (Vec<_>, Vec<_>) = (0..80).map(at).partition(|a| a.address < at(20).address);
+    seen.iter().for_each(|&at| _ = cache.rule(&module, at));
+    let mut found = Vec::new();
+    for &at in &new {
+        cache.begin_closed();
+        let rule = cache.rule(&module, at);
+        if !cache.end_closed() {
+            found.push((at, rule));
+        }
+    }
+    // All but assembly without unwind information.
+    assert!(found.len() * 10 > new.len() * 9, "{} of {}", found.len(), new.len());
+    let mut other = RuleCache::default();
+    found.into_iter().for_each(|(at, rule)| assert_eq!(other.rule(&module, at), rule));
+    // A stack through many new functions waits for the other thread.
+    let mut cache = RuleCache::default();
+    cache.begin_closed();
+    new.iter().for_each(|&at| _ = cache.rule(&module, at));
+    assert!(cache.end_closed() && cache.misses <= 32, "{}", cache.misses);
 }
 
 #[test]

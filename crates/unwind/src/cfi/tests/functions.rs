@@ -7,14 +7,14 @@ use super::*;
 use sys::elf::Elf;
 
 /// Tables of a file, and gimli's own view of them.
-struct File {
+pub(super) struct File {
     bases: BaseAddresses,
-    elf: Elf,
+    pub elf: Elf,
     bytes: Arc<Bytes>,
 }
 
 impl File {
-    fn open(path: &str) -> Option<File> {
+    pub fn open(path: &str) -> Option<File> {
         let bytes = Arc::new(Bytes::Memory(std::fs::read(path).ok()?));
         let elf = Elf::parse(&bytes)?;
         let address = |s: &Option<sys::elf::Section>| s.as_ref().map_or(0, |s| s.address);
@@ -26,7 +26,7 @@ impl File {
         Some(File { bases, elf, bytes })
     }
 
-    fn tables(&self, with_hdr: bool) -> UnwindTables {
+    pub fn tables(&self, with_hdr: bool) -> UnwindTables {
         let bytes = |s: &sys::elf::Section| SectionBytes::part(&self.bytes, s.range.clone());
         let hdr = self.elf.eh_frame_hdr.as_ref().filter(|_| with_hdr).map(bytes);
         let debug_frame = self.elf.debug_frame.clone().map(|s| (s, self.bytes.clone()));
@@ -34,7 +34,7 @@ impl File {
         UnwindTables::new(self.bases.clone(), frame, hdr, debug_frame)
     }
 
-    fn code(&self) -> Range<u64> {
+    pub fn code(&self) -> Range<u64> {
         let text = self.elf.text.as_ref().unwrap();
         text.address..text.address + text.range.len() as u64
     }

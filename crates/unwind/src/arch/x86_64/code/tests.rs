@@ -240,7 +240,7 @@ fn own_module() -> crate::module::ModuleUnwinder {
     let image = images.intern(pid, line.path, &[], line.file);
     let image = images.load(image, Hit { pid, start: line.start, end: line.end });
     let State::Elf(loaded) = &images.get(image).state else { panic!("no ELF file") };
-    ModuleUnwinder::new(image, line.path, loaded)
+    ModuleUnwinder::new(image, line.path, &loaded.elf, &loaded.bytes)
 }
 
 /// Small functions of a file, of all parts of it.
