@@ -12,44 +12,55 @@ use super::{Described, Rule};
 /// Entries of a set in a [`Table`].
 const WAYS: usize = 4;
 
+/// Words of a set: a line of the CPU's caches.
+const SET: usize = WAYS * 2;
+
 /// A cache of numbers by a 64-bit and a 32-bit key, of which the second is not 0.
 pub struct Table {
-    /// The first key; the second key and the number in the low half.
-    sets: Vec<[[u64; 2]; WAYS]>,
+    /// Sets from `first` on. Of each entry the first key; the second key and the number in the low
+    /// half.
+    words: Vec<u64>,
+    /// The first word that begins a line.
+    first: usize,
+    /// Binary logarithm of the number of sets.
+    bits: u32,
 }
 
 impl Table {
     /// A table of 2 ^ `bits` entries; one takes 16 bytes.
     pub fn new(bits: u32) -> Table {
-        Table { sets: vec![[[0; 2]; WAYS]; (1 << bits) / WAYS] }
+        let words = vec![0; (2 << bits) + SET];
+        let first = words.as_ptr().align_offset(size_of::<[u64; SET]>()).min(SET);
+        Table { words, first, bits: bits - WAYS.ilog2() }
     }
 
     #[inline]
     fn set(&self, first: u64, second: u32) -> usize {
         // Addresses are dense and aligned; the multiplication spreads them.
         let key = (first ^ u64::from(second) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (key >> (64 - self.sets.len().ilog2())) as usize
+        self.first + (key >> (64 - self.bits)) as usize * SET
     }
 
     /// The number of these keys.
     #[inline]
     pub fn get(&self, first: u64, second: u32) -> Option<u32> {
-        let set = &self.sets[self.set(first, second)];
-        let found = set.iter().find(|e| e[0] == first && (e[1] >> 32) as u32 == second)?;
+        let set = self.words[self.set(first, second)..].first_chunk::<SET>()?;
+        let (entries, _) = set.as_chunks::<2>();
+        let found = entries.iter().find(|e| e[0] == first && (e[1] >> 32) as u32 == second)?;
         Some(found[1] as u32)
     }
 
     /// Sets the number of these keys; it replaces the oldest one of its set.
     pub fn insert(&mut self, first: u64, second: u32, number: u32) {
         let at = self.set(first, second);
-        let set = &mut self.sets[at];
+        let (set, _) = self.words[at..at + SET].as_chunks_mut::<2>();
         let same = set.iter().position(|e| e[0] == first && (e[1] >> 32) as u32 == second);
-        set[..=same.unwrap_or(WAYS - 1)].rotate_right(1);
+        set.copy_within(..same.unwrap_or(WAYS - 1), 1);
         set[0] = [first, u64::from(second) << 32 | u64::from(number)];
     }
 
     fn clear(&mut self) {
-        self.sets.fill([[0; 2]; WAYS]);
+        self.words.fill(0);
     }
 }
 
@@ -205,7 +216,7 @@ impl Rows {
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         let tables = [&self.addresses, &self.functions, &self.granules];
-        let tables = tables.into_iter().map(|t| size_of_val(&t.sets[..])).sum::<usize>();
+        let tables = tables.into_iter().map(|t| size_of_val(&t.words[..])).sum::<usize>();
         let numbered = self.rules.all.capacity() * size_of::<Rule>();
         // A power of two of which seven eighths are used, with a byte of its own for each.
         let buckets = (self.rules.numbers.capacity() * 8 / 7).next_power_of_two();
