@@ -37,6 +37,13 @@ enum Route {
     Nowhere,
 }
 
+/// See [`Event::Sample`].
+#[derive(Clone, Copy)]
+struct SampleWeight {
+    weight: u64,
+    represents: u32,
+}
+
 /// Builds the profile while recording.
 pub struct Aggregator {
     /// Builds the stacks.
@@ -84,6 +91,12 @@ impl Aggregator {
         aggregator
     }
 
+    /// For each event, whether the weights of its samples are added up: one sample can represent
+    /// several then.
+    pub fn weighted(&self) -> Vec<bool> {
+        self.routes.iter().map(|route| matches!(route, Route::Count(_))).collect()
+    }
+
     /// True if types have samples that do not belong to an event.
     pub fn has_own_samples(&self) -> bool {
         !self.own_samples.is_empty()
@@ -128,17 +141,29 @@ impl Aggregator {
     /// Adds an event.
     pub fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Sample { event, weight, sample } => self.sample(*event, *weight, sample),
+            Event::Sample { event, weight, represents, sample } => {
+                self.sample(
+                    *event,
+                    SampleWeight { weight: *weight, represents: *represents },
+                    sample,
+                );
+            }
             Event::Other(record) => self.record(record),
         }
     }
 
-    fn sample(&mut self, event: usize, weight: u64, sample: &Sample<'_>) {
+    fn sample(
+        &mut self,
+        event: usize,
+        SampleWeight { weight, represents }: SampleWeight,
+        sample: &Sample<'_>,
+    ) {
         // Durations end with the event that adds them.
         self.maker.builder.set_time(Some(sample.time));
         match self.routes[event] {
             Route::Count(_) if !sample.group.is_empty() => self.group(sample),
             Route::Count(Weight { column, fixed }) => {
+                let fixed = fixed.map(|each| each.saturating_mul(represents.into()));
                 let weight = fixed.unwrap_or(i64::try_from(weight).unwrap_or(i64::MAX));
                 self.maker.add_sample(sample, 1, &[(column, weight)]);
             }

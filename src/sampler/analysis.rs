@@ -19,11 +19,13 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::aggregator::Aggregator;
+use super::thinning::Thinning;
 use super::types::{Poll, SampleSource};
 use super::{Delivery, Event, Session};
 use blocks::StackBlocks;
 use kept::KeptEvent;
 use memory::MemoryWatch;
+use sys::cpu_allowance::{CpuAllowance, Deferrable, ThreadTime};
 use sys::mmap;
 use sys::record::{Record, Rest, Sample, UserStack};
 
@@ -116,6 +118,8 @@ struct Beginning {
     work: Receiver<Work>,
     /// Number of bytes of events that wait.
     held: Arc<AtomicUsize>,
+    /// CPU time that the thread may use.
+    allowance: Option<Arc<CpuAllowance>>,
 }
 
 /// The thread before the recording begins.
@@ -146,8 +150,15 @@ impl AnalysisThread {
         Ok(AnalysisThread { begin, idle, thread })
     }
 
-    /// Hands over the aggregator. `pids`: the processes found at the start.
-    pub fn begin(self, aggregator: Aggregator, pids: Vec<i32>) -> Analysis {
+    /// Hands over the aggregator. `pids`: the processes found at the start. While the CPU time of an
+    /// `allowance` is used up, stacks are unwound as far as that needs no analysis.
+    pub fn begin(
+        self,
+        aggregator: Aggregator,
+        pids: Vec<i32>,
+        allowance: Option<Arc<CpuAllowance>>,
+        thinning: Option<Thinning>,
+    ) -> Analysis {
         let AnalysisThread { begin, idle, thread } = self;
         let (work, receiver) = mpsc::channel();
         let has_own_samples = aggregator.has_own_samples();
@@ -162,11 +173,12 @@ impl AnalysisThread {
         let held = blocks.held().clone();
         // The thread waits for this and cannot have ended.
         let thread_pids = pids.clone();
+        let shared_with = shared.clone();
         let beginning =
-            Beginning { shared: shared.clone(), pids: thread_pids, work: receiver, held };
+            Beginning { shared: shared_with, pids: thread_pids, work: receiver, held, allowance };
         let _ = begin.send(beginning);
         let waiting = Waiting { work, shared, blocks, reported: Reported::default() };
-        Analysis { waiting, thread, has_own_samples, pids }
+        Analysis { waiting, thread, has_own_samples, pids, thinning }
     }
 }
 
@@ -180,6 +192,8 @@ pub struct Analysis {
     has_own_samples: bool,
     /// The processes found at the start.
     pids: Vec<i32>,
+    /// Selects samples, if they are to be cheap.
+    thinning: Option<Thinning>,
 }
 
 impl Analysis {
@@ -229,7 +243,8 @@ impl Analysis {
         until: u64,
         mut observe: impl FnMut(&Event<'_>),
     ) {
-        let Analysis { waiting, has_own_samples, .. } = self;
+        let Analysis { waiting, has_own_samples, thinning, .. } = self;
+        thinning.iter_mut().for_each(Thinning::adapt);
         let shared = waiting.shared.clone();
         let mut direct = shared.if_idle();
         if direct.is_some() && waiting.held() > MANY_BYTES / 2 {
@@ -238,6 +253,11 @@ impl Analysis {
         }
         session.drain_timed(until, |time, event| {
             observe(&event);
+            let selected = match thinning {
+                Some(thinning) => thinning.select(event),
+                None => Some(event),
+            };
+            let Some(event) = selected else { return Delivery::Represented };
             direct = direct.take().or_else(|| shared.if_idle());
             if let Some(aggregator) = &mut direct
                 && (*has_own_samples || aggregator.is_quick(&event))
@@ -323,23 +343,25 @@ impl Waiting {
 /// An event without the part of its stack beyond the kernel's copy.
 fn without_rest<'a>(event: &Event<'a>) -> Event<'a> {
     match *event {
-        Event::Sample { event, weight, sample } => {
+        Event::Sample { event, weight, represents, sample } => {
             let user = match sample.user {
                 UserStack::Native { regs, all, bytes, full, .. } => {
                     UserStack::Native { regs, all, bytes, full, rest: Rest::default() }
                 }
                 other => other,
             };
-            Event::Sample { event, weight, sample: Sample { user, ..sample } }
+            Event::Sample { event, weight, represents, sample: Sample { user, ..sample } }
         }
         other => other,
     }
 }
 
 /// Does the work of a recording.
-fn run(Beginning { shared, pids, work, held }: &Beginning) {
+fn run(Beginning { shared, pids, work, held, allowance }: &Beginning) {
     let mut memory = Vec::new();
     let mut watch = MemoryWatch::new();
+    let allowance = allowance.as_deref();
+    let mut time = ThreadTime::begin(allowance, Deferrable::Analysis);
     while let Ok(work) = work.recv() {
         let is_event = matches!(work, Work::Event(..));
         {
@@ -347,6 +369,8 @@ fn run(Beginning { shared, pids, work, held }: &Beginning) {
             let is_late = shared.pending.load(Ordering::Relaxed) > MANY_EVENTS
                 && held.load(Ordering::Relaxed) > MANY_BYTES;
             aggregator.maker.set_hurried(is_late);
+            let is_frugal = allowance.is_some_and(|a| !a.allows(Deferrable::Analysis));
+            aggregator.maker.set_frugal(is_frugal);
             work.run(&mut aggregator, pids, &mut memory);
             if !aggregator.maker.table.jit.is_empty() {
                 shared.has_run_time_code.store(true, Ordering::Relaxed);
@@ -355,6 +379,7 @@ fn run(Beginning { shared, pids, work, held }: &Beginning) {
                 watch.release(&mut aggregator);
             }
         }
+        time.add();
         if shared.pending.fetch_sub(1, Ordering::SeqCst) == 1
             && shared.is_awaited.swap(false, Ordering::SeqCst)
         {

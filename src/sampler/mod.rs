@@ -31,10 +31,15 @@ mod session;
 mod stack_maker;
 pub mod stops;
 mod target;
+mod thinning;
 pub mod thread_state;
 pub mod tracefs;
 mod tracepoint;
 pub mod types;
+
+use std::sync::Arc;
+
+use sys::cpu_allowance::CpuAllowance;
 
 pub use command::{CommandOutput, StoppedCommand};
 pub use duration::parse_duration;
@@ -113,6 +118,10 @@ pub struct Options {
     pub stdout_to_stderr: bool,
     /// A COMMAND reads from and writes to /dev/null, because prof draws on the terminal.
     pub silent_command: bool,
+    /// Code is analysed within this CPU time; `None`: whenever samples need it.
+    pub allowance: Option<Arc<CpuAllowance>>,
+    /// With an allowance: where samples are expensive, one represents several.
+    pub thins_samples: bool,
 }
 
 impl Options {
@@ -131,6 +140,8 @@ impl Options {
             times: None,
             stdout_to_stderr: false,
             silent_command: false,
+            allowance: None,
+            thins_samples: false,
         }
     }
 }
@@ -142,6 +153,8 @@ pub enum Delivery {
     Taken,
     /// There is no memory for it, and it is lost.
     NoRoom,
+    /// Another sample represents it.
+    Represented,
 }
 
 /// A record or sample, delivered by [`Session::drain`].
@@ -151,8 +164,10 @@ pub enum Event<'a> {
     Sample {
         /// Index of the event.
         event: usize,
-        /// Its weight in units of the event.
+        /// Its weight in units of the event, with that of the samples that it represents.
         weight: u64,
+        /// Number of samples that it represents, with itself.
+        represents: u32,
         /// The sample.
         sample: sys::record::Sample<'a>,
     },

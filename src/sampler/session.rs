@@ -480,6 +480,7 @@ fn count(stats: &mut Stats, events: &[EventSpec], event: &Event<'_>, delivery: D
         Event::Sample { event, .. } if delivery == Delivery::NoRoom => {
             stats.not_kept += u64::from(events[*event].stack);
         }
+        Event::Sample { .. } if delivery == Delivery::Represented => {}
         Event::Other(_) if delivery == Delivery::NoRoom => stats.lost_records += 1,
         // The end of a span is not a sample of its own.
         Event::Sample { event, .. } => stats.samples += u64::from(events[*event].stack),
@@ -505,7 +506,7 @@ fn decode<'a>(
         Trigger::Period(period) => period,
         Trigger::Frequency(_) => sample.period.unwrap_or(1),
     };
-    Some(Event::Sample { event, weight, sample })
+    Some(Event::Sample { event, weight, represents: 1, sample })
 }
 
 #[cfg(test)]

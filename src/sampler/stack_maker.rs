@@ -87,6 +87,8 @@ pub struct StackMaker {
     /// The statistics so far.
     pub counts: StackCounts,
     unwinder: Unwinder,
+    /// See [`StackMaker::set_frugal`].
+    is_frugal: bool,
     stacks: StackMethod,
     /// Maximum number of frames of the kernel's walk along frame pointers.
     max_chain: usize,
@@ -140,6 +142,7 @@ impl StackMaker {
             builder,
             counts: StackCounts::default(),
             unwinder: Unwinder::default(),
+            is_frugal: false,
             stacks,
             max_chain: max_chain(),
             keys,
@@ -176,6 +179,12 @@ impl StackMaker {
     /// again, if `hurried` is false.
     pub fn set_hurried(&mut self, hurried: bool) {
         self.unwinder.set_hurried(hurried);
+    }
+
+    /// From now on, a stack whose unwinding needs more than cached results has its innermost frame
+    /// only; or again all frames, if `is_frugal` is false.
+    pub fn set_frugal(&mut self, is_frugal: bool) {
+        self.is_frugal = is_frugal;
     }
 
     /// Releases the memory of what can be read from files again.

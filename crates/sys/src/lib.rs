@@ -12,6 +12,7 @@ pub mod binaries;
 pub mod born;
 mod catch_panic;
 pub mod container;
+pub mod cpu_allowance;
 pub mod elf;
 mod error;
 pub mod foreign;

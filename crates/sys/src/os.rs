@@ -299,9 +299,24 @@ fn set_scheduler(thread: i32, policy: i32, parameter: libc::sched_param) -> io::
 
 /// `CLOCK_MONOTONIC` in nanoseconds, the clock of all records.
 pub fn monotonic_nanos() -> u64 {
+    nanos_of(libc::CLOCK_MONOTONIC)
+}
+
+/// CPU time of prof itself, with that of its helper processes so far.
+pub fn own_cpu_time() -> Duration {
+    Duration::from_nanos(nanos_of(libc::CLOCK_PROCESS_CPUTIME_ID)) + helper_process::counted()
+}
+
+/// CPU time of the calling thread.
+pub fn thread_cpu_time() -> Duration {
+    Duration::from_nanos(nanos_of(libc::CLOCK_THREAD_CPUTIME_ID))
+}
+
+/// The time of a clock that always exists, in nanoseconds.
+fn nanos_of(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: clock_gettime writes to a local of the right type; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    // SAFETY: clock_gettime writes to a local of the right type.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
@@ -310,7 +325,7 @@ pub fn monotonic_nanos() -> u64 {
 pub fn own_usage() -> (f64, u64) {
     let usage = usage_of(libc::RUSAGE_SELF);
     let peak = crate::procfs::own_peak_bytes().unwrap_or(usage.ru_maxrss as u64 * 1024);
-    (cpu_of(&usage) + helper_process::counted(), peak)
+    (cpu_of(&usage) + helper_process::counted().as_secs_f64(), peak)
 }
 
 /// CPU time in seconds of children that have been waited for, and of theirs.

@@ -20,8 +20,10 @@ impl KeptEvent {
     /// Keeps an event.
     pub fn new(event: &Event<'_>, blocks: &mut StackBlocks) -> KeptEvent {
         match event {
-            Event::Sample { event, weight, sample } => {
-                KeptEvent::Sample(Box::new(KeptSample::new(*event, *weight, sample, blocks)))
+            Event::Sample { event, weight, represents, sample } => {
+                let kept = KeptSample::new(sample, blocks);
+                let (event, weight, represents) = (*event, *weight, *represents);
+                KeptEvent::Sample(Box::new(KeptSample { event, weight, represents, ..kept }))
             }
             Event::Other(record) => KeptEvent::Record(Box::new(KeptRecord::new(record, blocks))),
         }
@@ -41,6 +43,7 @@ impl KeptEvent {
 pub struct KeptSample {
     event: usize,
     weight: u64,
+    represents: u32,
     /// The sample without what it borrows.
     plain: Sample<'static>,
     /// The call chain, the group's counts and the fields of a tracepoint.
@@ -78,7 +81,8 @@ struct KeptStack {
 }
 
 impl KeptSample {
-    fn new(event: usize, weight: u64, sample: &Sample<'_>, blocks: &mut StackBlocks) -> KeptSample {
+    /// A sample of the first event, without weight.
+    fn new(sample: &Sample<'_>, blocks: &mut StackBlocks) -> KeptSample {
         let Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user } =
             *sample;
         let parts = [callchain.bytes(), group.bytes(), raw].concat().into_boxed_slice();
@@ -125,7 +129,8 @@ impl KeptSample {
             raw: &[],
             user: UserStack::None,
         };
-        KeptSample { event, weight, plain, parts, callchain, group, user, _held: held }
+        let (event, weight, represents, _held) = (0, 0, 1, held);
+        KeptSample { event, weight, represents, plain, parts, callchain, group, user, _held }
     }
 
     fn restore(&self, memory: &mut Vec<u8>, consume: impl FnOnce(&Event<'_>)) {
@@ -169,7 +174,8 @@ impl KeptSample {
             user,
             ..self.plain
         };
-        consume(&Event::Sample { event: self.event, weight: self.weight, sample });
+        let KeptSample { event, weight, represents, .. } = *self;
+        consume(&Event::Sample { event, weight, represents, sample });
     }
 }
 
@@ -287,7 +293,7 @@ mod tests {
                     raw: &bytes[..11],
                     user,
                 };
-                kept(Event::Sample { event: 7, weight: 8, sample }, &mut blocks);
+                kept(Event::Sample { event: 7, weight: 8, represents: 9, sample }, &mut blocks);
             }
         }
         let mmap = |build_id| Mmap {

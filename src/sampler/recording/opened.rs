@@ -14,6 +14,7 @@ use crate::sampler::aggregator::Aggregator;
 use crate::sampler::analysis::AnalysisThread;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::stack_maker::BpfFrames;
+use crate::sampler::thinning::Thinning;
 use crate::sampler::types::ProfileTypes;
 use crate::sampler::{Note, Notes, Session};
 use profile::TimeLimits;
@@ -135,7 +136,12 @@ impl<'a> Opened<'a> {
             live.started(command.child().map(|child| child.id() as i32));
             PartFeed::new(live)
         });
-        let analysis = analysis.begin(aggregator, session.pids.clone());
+        let analysis = {
+            let allowance = plan.options.allowance.clone();
+            let thinned = allowance.clone().filter(|_| plan.options.thins_samples);
+            let thinning = thinned.map(|allowance| Thinning::new(aggregator.weighted(), allowance));
+            analysis.begin(aggregator, session.pids.clone(), allowance, thinning)
+        };
         let sources = Sources::new(session, analysis, precedence);
         Ok(Running {
             plan,

@@ -80,7 +80,7 @@ impl StackMaker {
     }
 
     /// The last walk of its thread is that of a stack without a trail.
-    fn forget_trail(&mut self) {
+    pub(super) fn forget_trail(&mut self) {
         if let Some(kept) = self.unwinder.kept {
             self.trails[kept.slot].clear();
         }

@@ -153,10 +153,14 @@ impl StackMaker {
         chain: &[u64],
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
-        let walked = self
-            .take_prepared(sample)
-            .or_else(|| self.walk(sample, in_kernel, chain, frames, Known::Anything))
-            .unwrap_or_default();
+        let walked = match self.take_prepared(sample) {
+            Some(walked) => walked,
+            None if self.is_frugal => self.walk_frugally(sample, in_kernel, chain, frames),
+            None => {
+                let walked = self.walk(sample, in_kernel, chain, frames, Known::Anything);
+                walked.unwrap_or_default()
+            }
+        };
         let Walked { end, is_counted, hidden } = walked;
         self.counts.hidden_mappings |= hidden;
         if self.stacks == StackMethod::None || !is_counted {
@@ -167,6 +171,28 @@ impl StackMaker {
         let native = matches!(sample.user, UserStack::Native { .. });
         self.counts.deep += u64::from(native && self.unwinder.beyond);
         end
+    }
+
+    /// Unwinds the user stack if cached results suffice for it; else only its innermost frame.
+    fn walk_frugally(
+        &mut self,
+        sample: &Sample<'_>,
+        in_kernel: usize,
+        chain: &[u64],
+        frames: &mut Vec<Frame>,
+    ) -> Walked {
+        if let Some(walked) = self.walk(sample, in_kernel, chain, frames, Known::Cached) {
+            return walked;
+        }
+        self.forget_trail();
+        self.unwinder.kept = None;
+        let leaf = match sample.user {
+            UserStack::Native { regs, .. } => Some(regs.ip),
+            UserStack::Compat | UserStack::None => chain.first().copied(),
+        };
+        let (process, images) = self.table.split(sample.pid);
+        unwind::chain_frames(sample.pid, &process.regions, images, leaf.as_slice(), frames);
+        Walked { end: StackEnd::NotAnalysed, is_counted: true, hidden: false }
     }
 
     /// Unwinds the user stack; `None` if that needs more than is `known`.

@@ -190,7 +190,7 @@ pub fn count_as_own(cpu_time: Duration) {
     HELPERS.fetch_add(cpu_time.as_nanos() as u64, Ordering::Relaxed);
 }
 
-/// CPU time that was added so, in seconds.
-pub(super) fn counted() -> f64 {
-    HELPERS.load(Ordering::Relaxed) as f64 / 1e9
+/// CPU time that was added so.
+pub(super) fn counted() -> Duration {
+    Duration::from_nanos(HELPERS.load(Ordering::Relaxed))
 }

@@ -85,7 +85,7 @@ impl DeepStacks {
         self.refresh();
         let Some(deep) = &mut self.deep else { return consume(event) };
         match event {
-            Event::Sample { event, weight, sample } if deep.has(sample.time) => {
+            Event::Sample { event, weight, represents, sample } if deep.has(sample.time) => {
                 let mut chunks = [Chunk::default(); MAX_CHUNKS];
                 let rest = deep.rest(&sample, &mut chunks);
                 let user = match sample.user {
@@ -94,7 +94,8 @@ impl DeepStacks {
                     }
                     other => other,
                 };
-                consume(Event::Sample { event, weight, sample: Sample { user, ..sample } })
+                let sample = Sample { user, ..sample };
+                consume(Event::Sample { event, weight, represents, sample })
             }
             other => consume(other),
         }

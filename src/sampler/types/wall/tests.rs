@@ -39,7 +39,7 @@ impl Recorded {
 
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Sample { event, weight, sample } => {
+            Event::Sample { event, weight, sample, .. } => {
                 self.wall.sample(&mut self.maker, *event, sample, *weight);
             }
             Event::Other(record) => {
@@ -102,15 +102,17 @@ fn sample(event: usize, time: u64, ip: u64) -> Event<'static> {
         raw: &[],
         user: UserStack::None,
     };
-    Event::Sample { event, weight: 1, sample }
+    Event::Sample { event, weight: 1, represents: 1, sample }
 }
 
 /// Another thread wakes the thread.
 fn wakeup(time: u64) -> Event<'static> {
     static RAW: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
     let raw = RAW.get_or_init(|| [&[0; 24], &TID.to_ne_bytes()[..], &[0; 8]].concat());
-    let Event::Sample { event, weight, sample } = sample(WAKEUP, time, 0) else { unreachable!() };
-    Event::Sample { event, weight, sample: Sample { tid: 1, raw, ..sample } }
+    let Event::Sample { event, weight, represents, sample } = sample(WAKEUP, time, 0) else {
+        unreachable!()
+    };
+    Event::Sample { event, weight, represents, sample: Sample { tid: 1, raw, ..sample } }
 }
 
 fn switch(time: u64, out: bool) -> Event<'static> {
@@ -196,8 +198,10 @@ fn what_has_ended_waits_no_more() {
 /// A record of BPF programs, as words.
 fn written(event: usize, ip: u64, words: &[u64]) -> Event<'static> {
     let raw = words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>().leak();
-    let Event::Sample { weight, sample, .. } = sample(event, 0, ip) else { unreachable!() };
-    Event::Sample { event, weight, sample: Sample { raw, ..sample } }
+    let Event::Sample { weight, represents, sample, .. } = sample(event, 0, ip) else {
+        unreachable!()
+    };
+    Event::Sample { event, weight, represents, sample: Sample { raw, ..sample } }
 }
 
 #[test]
