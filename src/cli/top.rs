@@ -18,10 +18,11 @@ use super::symbol_args::SymbolArgs;
 use super::target::{self, TargetArgs, parse_duration};
 use super::{examples, usage};
 use crate::report::terminal::Start;
+use crate::sampler::Rate;
 use crate::sampler::types::{self, GivenOption, Registered, ValuesKnown};
 use profile::LiveWindow;
 use recorder::Recorder;
-use sys::printed;
+use sys::{printed, procfs};
 
 /// Arguments of `prof top`.
 #[derive(Debug, clap::Args)]
@@ -197,6 +198,13 @@ fn title(target: &TargetArgs) -> String {
     printed::line(&title).into_owned()
 }
 
+/// The default rate in Hz on each CPU of a whole machine: all CPUs together have at most 300 samples
+/// a second, or 5 each, whose cost stays below half a percent of a core.
+fn machine_rate(cpus: u64) -> u64 {
+    // Odd, so that it does not follow what happens in round numbers of milliseconds.
+    ((300 / cpus.max(1)) | 1).clamp(5, 99)
+}
+
 /// Runs `prof top`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut args = args;
@@ -208,10 +216,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .then(|| interactive::shown(&grouping))
         .flatten();
     let names = args.symbols.options()?;
-    let target = std::mem::take(&mut args.target);
+    let mut target = std::mem::take(&mut args.target);
+    let has_chosen_rate = target.freq.is_some() || target.count.is_some();
+    if !has_chosen_rate && target.all_cpus {
+        target.freq = Some(Rate::Frequency(machine_rate(procfs::online_cpus().len() as u64)));
+    }
     let title = title(&target);
     let given = shown.is_some().then(|| target.clone());
-    let recorder = Recorder::start(target, args.interval, shown.is_some(), args.verbosity)?;
+    let recorder =
+        Recorder::start(target, args.interval, shown.is_some(), args.verbosity, has_chosen_rate)?;
     match shown.zip(given) {
         Some((shown, target)) => interactive::run(
             &args,
@@ -221,5 +234,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Start { file: title, shown, ..Start::default() },
         ),
         None => batch::run(&args, recorder, names, &grouping),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_samples_of_a_whole_machine_are_bounded() {
+        let rates = [1, 2, 3, 4, 8, 16, 64, 1000].map(machine_rate);
+        assert_eq!(rates, [99, 99, 99, 75, 37, 19, 5, 5]);
     }
 }

@@ -83,9 +83,7 @@ pub struct Windows {
     function_index: FxHashMap<Function, FunctionId>,
     main: Option<MappingId>,
     /// Locations whose names have not been requested.
-    unnamed: Vec<LocationId>,
-    /// Mappings with locations whose names were requested.
-    requested: FxHashSet<MappingId>,
+    unnamed: FxHashSet<LocationId>,
     recent: VecDeque<Sums>,
     all: Decayed,
     parts: u64,
@@ -126,8 +124,7 @@ impl Windows {
             labels: Vec::new(),
             function_index: FxHashMap::default(),
             main: None,
-            unnamed: Vec::new(),
-            requested: FxHashSet::default(),
+            unnamed: FxHashSet::default(),
             recent: VecDeque::new(),
             all: Decayed::default(),
             parts: 0,
@@ -249,7 +246,9 @@ impl Windows {
             Some(function) => {
                 self.tables.set_lines(id, &[Line { function, line: 0, column: 0 }]);
             }
-            None if mapping.is_some() => self.unnamed.push(id),
+            None if mapping.is_some() => {
+                self.unnamed.insert(id);
+            }
             None => {}
         }
     }

@@ -17,12 +17,16 @@ use sys::os;
 use super::encoded_frames::{FrameEncoder, Resolved};
 use super::frame_writer::{FrameWriter, FunctionIndex};
 use super::kernel::{self, Kallsyms};
+use super::pace::Pace;
 use super::run_time::{MAX_OF_ALL, Report};
 use super::worker::{Worker, WorkerLimits};
 use super::{BinaryOutcome, Outcome, SymbolOptions, demangle, elf, partition};
 
 /// Time limit for the names of all binaries together.
 const TIME: Duration = Duration::from_secs(600);
+
+/// The same beside a recording, which a lookup waits for.
+const TIME_WITH_PAUSES: Duration = Duration::from_secs(24 * 3600);
 
 /// Some of a group's addresses, which are distinct and ascend.
 struct Task {
@@ -36,7 +40,9 @@ pub fn symbolize(
     options: &SymbolOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Outcome {
-    let until = Instant::now() + TIME;
+    let time = if options.allowance.is_some() { TIME_WITH_PAUSES } else { TIME };
+    let until = Instant::now() + time;
+    let mut pace = Pace::begin(options);
     let (requested, without_mapping) = requested_by_mapping(profile, options);
     let mut binaries = Vec::new();
     let mut kernels = Vec::new();
@@ -46,6 +52,7 @@ pub fn symbolize(
     for round in rounds(profile, requested, files_at_once(options)) {
         let mut requested = vec![Vec::new(); mappings];
         round.into_iter().for_each(|(mapping, locations)| requested[mapping] = locations);
+        pace.wait();
         let (mut groups, sources) = groups(profile, options, &requested, until);
         let tasks = tasks(&groups, &sources, options.jobs.max(1));
         let earlier = before.load(Ordering::Relaxed);
@@ -187,7 +194,9 @@ fn run(
     let run_time = AtomicU64::new(MAX_OF_ALL);
     let work = || {
         let mut worker = limits.map(Worker::new);
+        let mut pace = Pace::begin(options);
         while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+            pace.wait();
             let source = &sources[tasks[i].group];
             let addresses = &tasks[i].addresses;
             let result = if options.stop.load(Ordering::Relaxed) {
@@ -195,7 +204,7 @@ fn run(
             } else if Instant::now() > until {
                 Err(Cause::NoTimeLeft)
             } else {
-                resolve(source, addresses, options, &mut worker, &run_time, &done)
+                resolve(source, addresses, options, &mut worker, &run_time, &mut pace, &done)
             };
             *resolved[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
         }
@@ -222,6 +231,7 @@ fn resolve(
     options: &SymbolOptions,
     worker: &mut Option<Worker>,
     run_time: &AtomicU64,
+    pace: &mut Pace<'_>,
     done: &dyn Fn(usize),
 ) -> TaskResult {
     let resolved = match (source, worker) {
@@ -233,7 +243,7 @@ fn resolve(
             return Resolved::new(addresses, resolved);
         }
         (NameSource::Kernel(kernel), _) => {
-            kernel.symbols().map(|kallsyms| kallsyms.resolve(addresses))
+            kernel.symbols(addresses, pace).map(|kallsyms| kallsyms.resolve(addresses))
         }
         (NameSource::Vdso(vdso, build_id), _) => vdso.resolve(build_id, addresses),
         (NameSource::RunTime(code), _) => Ok(code.resolve(addresses, options.demangle, run_time)),

@@ -1,10 +1,12 @@
 //! Kernel functions, from `/proc/kallsyms`.
 
+use std::cell::LazyCell;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::address_frames::AddressFrames;
+use super::pace::Pace;
 use profile::Cause;
 use sys::elf::{build_id_in_notes, hex};
 
@@ -14,21 +16,57 @@ const MAX_DISTANCE: u64 = 1 << 20;
 /// The running kernel as a source of names. Its list of symbols is read when it is needed: the
 /// kernel takes 50 ms for it.
 #[derive(Default)]
-pub struct RunningKernel(OnceLock<Result<Kallsyms, Cause>>);
+pub struct RunningKernel {
+    symbols: OnceLock<Result<Arc<Kallsyms>, Cause>>,
+    kept: Option<Arc<KeptSymbols>>,
+}
 
 impl RunningKernel {
-    /// The functions of the kernel and its modules.
+    /// The running kernel, whose list of symbols may have been `kept` by an earlier lookup.
+    pub fn new(kept: Option<Arc<KeptSymbols>>) -> RunningKernel {
+        RunningKernel { symbols: OnceLock::new(), kept }
+    }
+
+    /// The functions of the kernel and its modules, among them those at `addresses`.
     ///
     /// # Errors
     ///
     /// Those of [`Kallsyms::of_this_kernel`].
-    pub fn symbols(&self) -> Result<&Kallsyms, Cause> {
-        self.0.get_or_init(Kallsyms::of_this_kernel).as_ref().map_err(Cause::clone)
+    pub fn symbols(&self, addresses: &[u64], pace: &mut Pace<'_>) -> Result<&Kallsyms, Cause> {
+        let find = || {
+            if let Some(kept) = self.kept.as_ref().and_then(|kept| kept.at(addresses)) {
+                return Ok(kept);
+            }
+            let symbols = Arc::new(Kallsyms::of_this_kernel(pace)?);
+            self.kept.iter().for_each(|kept| kept.set(symbols.clone()));
+            Ok(symbols)
+        };
+        let symbols = self.symbols.get_or_init(find);
+        symbols.as_ref().map(|symbols| &**symbols).map_err(Cause::clone)
     }
 
     /// The same, if they were read already.
     pub fn symbols_read(&self) -> Option<&Kallsyms> {
-        self.0.get()?.as_ref().ok()
+        Some(self.symbols.get()?.as_ref().ok()?)
+    }
+}
+
+/// The kernel's list of symbols, kept between the lookups of a recording that goes on.
+#[derive(Debug, Default)]
+pub struct KeptSymbols(Mutex<Option<Arc<Kallsyms>>>);
+
+impl KeptSymbols {
+    /// The list, if it still holds for all of these addresses: they are in the kernel itself, or in
+    /// modules that are where they were. BPF programs come and go unnoticed.
+    fn at(&self, addresses: &[u64]) -> Option<Arc<Kallsyms>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let now = LazyCell::new(|| fs::read_to_string("/proc/modules").unwrap_or_default());
+        let holds = |&address: &u64| kept.holds_at(address, || &now);
+        addresses.iter().all(holds).then_some(kept)
+    }
+
+    fn set(&self, symbols: Arc<Kallsyms>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(symbols);
     }
 }
 
@@ -40,16 +78,41 @@ pub fn boot_id() -> Option<String> {
 }
 
 /// The functions of the kernel and its modules.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Kallsyms {
     names: String,
+    /// Places of modules, ascending.
+    places: Vec<ModulePlace>,
     /// Sorted by address; one for each address.
     symbols: Vec<KernelSymbol>,
     /// Names of modules; the first is that of the kernel itself, which is empty.
     modules: Vec<String>,
 }
 
-#[derive(Clone, Copy)]
+/// The place of a module, from a line of `/proc/modules`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ModulePlace {
+    start: u64,
+    end: u64,
+    name: String,
+}
+
+impl ModulePlace {
+    /// Reads `NAME SIZE … ADDRESS`; `None` if the address is hidden.
+    fn parse(line: &str) -> Option<ModulePlace> {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let start = u64::from_str_radix(fields.get(5)?.strip_prefix("0x")?, 16).ok()?;
+        let end = start.checked_add(fields[1].parse().ok()?).filter(|_| start != 0)?;
+        Some(ModulePlace { start, end, name: fields[0].to_owned() })
+    }
+
+    /// Reads `/proc/modules`.
+    fn parse_all(text: &str) -> impl Iterator<Item = ModulePlace> {
+        text.lines().filter_map(ModulePlace::parse)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
 struct KernelSymbol {
     address: u64,
     name: u32,
@@ -77,9 +140,11 @@ impl Kallsyms {
     /// # Errors
     ///
     /// The file cannot be read, or `kptr_restrict` hides the addresses.
-    pub fn of_this_kernel() -> Result<Kallsyms, Cause> {
-        let file = File::open("/proc/kallsyms").map_err(|e| Cause::Unreadable(e.to_string()))?;
-        let mut kallsyms = Kallsyms::read(file).map_err(|e| Cause::Unreadable(e.to_string()))?;
+    pub fn of_this_kernel(pace: &mut Pace<'_>) -> Result<Kallsyms, Cause> {
+        let unreadable = |e: io::Error| Cause::Unreadable(e.to_string());
+        let file = File::open("/proc/kallsyms").map_err(unreadable)?;
+        let kallsyms = Kallsyms::read(file, || pace.wait());
+        let mut kallsyms = kallsyms.map_err(unreadable)?;
         if kallsyms.symbols.is_empty() {
             return Err(Cause::KernelHidden);
         }
@@ -87,19 +152,25 @@ impl Kallsyms {
         Ok(kallsyms)
     }
 
-    /// Reads `ADDRESS TYPE NAME [MODULE]` lines; keeps functions with an address.
+    /// Reads `ADDRESS TYPE NAME [MODULE]` lines; keeps functions with an address. Calls `wait` every
+    /// few milliseconds.
     ///
     /// # Errors
     ///
     /// Those of `input`.
-    pub fn read(input: impl Read) -> io::Result<Kallsyms> {
+    pub fn read(input: impl Read, mut wait: impl FnMut()) -> io::Result<Kallsyms> {
+        /// Lines between two pauses.
+        const LINES: usize = 8192;
         let mut all = Kallsyms { modules: vec![String::new()], ..Kallsyms::default() };
         let mut input = BufReader::with_capacity(1 << 16, input);
         let mut line = Vec::new();
-        loop {
+        for number in 1.. {
             line.clear();
             if input.read_until(b'\n', &mut line)? == 0 {
                 break;
+            }
+            if number % LINES == 0 {
+                wait();
             }
             if let Some((address, rank, function)) = std::str::from_utf8(&line).ok().and_then(parse)
             {
@@ -135,23 +206,31 @@ impl Kallsyms {
         }) as u16
     }
 
-    /// Sets the ends of modules from `/proc/modules` (`NAME SIZE … ADDRESS`).
+    /// Sets the places of modules from `/proc/modules`.
     fn end_modules(&mut self, text: &str) {
-        let end = |line: &str| {
-            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-            let start = u64::from_str_radix(fields.get(5)?.strip_prefix("0x")?, 16).ok()?;
-            start.checked_add(fields[1].parse().ok()?).filter(|_| start != 0)
+        self.places = ModulePlace::parse_all(text).collect();
+        self.places.sort_unstable();
+        let end = |place: &ModulePlace| KernelSymbol {
+            address: place.end,
+            name: 0,
+            length: 0,
+            rank: NO_FUNCTION,
+            module: 0,
         };
-        for address in text.lines().filter_map(end) {
-            self.symbols.push(KernelSymbol {
-                address,
-                name: 0,
-                length: 0,
-                rank: NO_FUNCTION,
-                module: 0,
-            });
-        }
+        self.symbols.extend(self.places.iter().map(end));
         self.sort();
+    }
+
+    /// True if the function at an address is still the one that was read. `modules`: the text of
+    /// `/proc/modules` now.
+    fn holds_at<'a>(&self, address: u64, modules: impl FnOnce() -> &'a str) -> bool {
+        let Some(function) = self.function(address) else { return false };
+        if function.module.is_empty() {
+            return true;
+        }
+        let contains = |place: &&ModulePlace| place.start <= address && address < place.end;
+        let place = self.places.iter().find(contains);
+        place.is_some_and(|place| ModulePlace::parse_all(modules()).any(|now| now == *place))
     }
 
     /// The function at `address`.
@@ -253,9 +332,44 @@ mod tests {
         ffffffffc0000000 t nf_hook\t[nf_tables]\n\
         ffffffffc0200000 t bpf_prog_6deef7357e7b4530\t[bpf]\n";
 
+    fn read(text: &str) -> Kallsyms {
+        Kallsyms::read(text.as_bytes(), || {}).unwrap()
+    }
+
+    const MODULES: &str = "nf_tables 12288 1 - Live 0xffffffffc0000000 (E)\n";
+
+    #[test]
+    fn a_kept_list_holds_for_the_kernel_and_modules_that_are_where_they_were() {
+        let mut k = read(TEXT);
+        k.end_modules(MODULES);
+        let holds = |address, modules: &'static str| k.holds_at(address, || modules);
+        // The kernel itself does not move.
+        assert!(holds(0xffffffff81000000, ""));
+        assert!(holds(0xffffffffc0000010, MODULES));
+        let used_more = "other 1 0 - Live 0xffffffffd0000000\n\
+            nf_tables 12288 7 x,y, Live 0xffffffffc0000000 (E)\n";
+        assert!(holds(0xffffffffc0000010, used_more));
+        // Unloaded, replaced by another, moved.
+        assert!(!holds(0xffffffffc0000010, ""));
+        assert!(!holds(0xffffffffc0000010, "other 12288 1 - Live 0xffffffffc0000000\n"));
+        assert!(!holds(0xffffffffc0000010, "nf_tables 16384 1 - Live 0xffffffffc0000000\n"));
+        assert!(!holds(0xffffffffc0000010, "nf_tables 12288 1 - Live 0xffffffffc0400000\n"));
+        // BPF programs, and what was loaded since.
+        assert!(!holds(0xffffffffc0200010, MODULES));
+        assert!(!holds(0xffffffffc0500000, MODULES));
+    }
+
+    #[test]
+    fn reading_pauses_again_and_again() {
+        let text = "ffffffff81000000 T f\n".repeat(50_000);
+        let mut pauses = 0;
+        Kallsyms::read(text.as_bytes(), || pauses += 1).unwrap();
+        assert_eq!(pauses, 6);
+    }
+
     #[test]
     fn the_best_of_several_names_is_taken() {
-        let k = Kallsyms::read(TEXT.as_bytes()).unwrap();
+        let k = read(TEXT);
         let name = |address| k.function(address).map(|f| f.name);
         assert_eq!(name(0xffffffff81000000), Some("startup_64"));
         assert_eq!(name(0xffffffff810000ff), Some("startup_64"));
@@ -269,7 +383,7 @@ mod tests {
 
     #[test]
     fn addresses_outside_functions_have_no_name() {
-        let mut k = Kallsyms::read(TEXT.as_bytes()).unwrap();
+        let mut k = read(TEXT);
         let name = |k: &Kallsyms, address| k.function(address).map(|f| f.name.to_owned());
         // Data, addresses before the first and far after the last function, the end of the text.
         for nothing in [
@@ -294,8 +408,7 @@ mod tests {
 
     #[test]
     fn hidden_addresses_yield_no_symbols() {
-        let k =
-            Kallsyms::read(&b"0000000000000000 T _stext\n0000000000000000 T foo\n"[..]).unwrap();
+        let k = read("0000000000000000 T _stext\n0000000000000000 T foo\n");
         assert!(k.symbols.is_empty());
     }
 

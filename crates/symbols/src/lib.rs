@@ -32,6 +32,7 @@ mod names_at;
 mod opener;
 mod options;
 mod outcome;
+mod pace;
 mod partition;
 mod plt;
 mod private;
@@ -49,6 +50,7 @@ pub use cache::Cache;
 pub use demangle::{demangle, full as demangle_full, refused};
 #[cfg(fuzzing)]
 pub use encoded_frames::fuzz_encoded_frames;
+pub use kernel::KeptSymbols;
 pub use names_at::NameAt;
 pub use options::SymbolOptions;
 pub use outcome::{BinaryOutcome, Outcome, counted, run_time_code, unsymbolized};

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use sys::cpu_allowance::CpuAllowance;
 use sys::foreign::Root;
 use sys::jit::Epoch;
 
 use super::cache::Cache;
 use super::debuginfod::Debuginfod;
+use super::kernel::KeptSymbols;
 
 /// Options of symbolization.
 #[derive(Clone, Debug)]
@@ -45,6 +47,10 @@ pub struct SymbolOptions {
     /// Parse files in separate processes, with limits (see [`Worker`](crate::worker::Worker)). This
     /// program has to call [`run_if_worker`](crate::run_if_worker) first of all.
     pub separate_process: bool,
+    /// The lookup pauses while prof has used the CPU time that it allows itself.
+    pub allowance: Option<Arc<CpuAllowance>>,
+    /// Keeps the kernel's list of symbols for further lookups.
+    pub kernel: Option<Arc<KeptSymbols>>,
 }
 
 impl Default for SymbolOptions {
@@ -64,6 +70,8 @@ impl Default for SymbolOptions {
             cache: None,
             stop: Arc::default(),
             separate_process: false,
+            allowance: None,
+            kernel: None,
         }
     }
 }

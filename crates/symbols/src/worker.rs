@@ -21,9 +21,11 @@ use std::time::{Duration, Instant};
 use super::SymbolOptions;
 use super::encoded_frames::{EncodedFrames, NO_KEY, Resolved};
 use super::opener::{DirectOpener, Opener};
+use super::pace;
 use super::source::Layer;
 pub use child::run_if_started;
 use profile::Cause;
+use sys::cpu_allowance::Deferrable;
 use sys::{os, procfs};
 use wire::{Inbox, Message, MessageKind};
 
@@ -39,6 +41,9 @@ const CPU_TIME_OF_SYMBOLS: Duration = Duration::from_secs(10);
 
 /// Interval of checks for deadline and interruption.
 const NOTICE: Duration = Duration::from_millis(50);
+
+/// Interval of checks whether prof has used the CPU time that it allows itself.
+const ALLOWANCE_CHECK: Duration = Duration::from_millis(4);
 
 /// Most and least memory of a worker, in bytes.
 const MAX_MEMORY: u64 = 2 << 30;
@@ -80,6 +85,8 @@ struct Running {
     child: Option<Child>,
     socket: UnixStream,
     inbox: Inbox,
+    /// Its CPU time that was added to prof's own.
+    counted: Duration,
 }
 
 impl Drop for Running {
@@ -145,9 +152,11 @@ impl Worker {
             none => none
                 .insert(Running::start(self.limits).map_err(|e| Cause::NoWorker(e.to_string()))?),
         };
-        let end = self.limits.until.min(Instant::now() + cpu_time * PATIENCE);
-        let deadline = Deadline { end, cpu_time, until: self.limits.until };
+        let until = self.limits.until;
+        let end = until.min(Instant::now() + cpu_time * PATIENCE);
+        let deadline = Deadline { end, cpu_time, until };
         let resolved = running.request(request, deadline, report);
+        running.add_to_allowance(request.options);
         if matches!(&resolved, Err(Ended::Stopped(_) | Ended::Died)) {
             let running = self.running.take();
             return Err(match resolved {
@@ -209,16 +218,19 @@ impl Running {
             .stderr(Stdio::null())
             .spawn()?;
         let pid = child.id() as i32;
-        Ok(Running { pid, child: Some(child), socket: ours, inbox: Inbox::default() })
+        let (inbox, counted) = (Inbox::default(), Duration::ZERO);
+        Ok(Running { pid, child: Some(child), socket: ours, inbox, counted })
     }
 
     fn request(
         &mut self,
         request: Request<'_>,
-        deadline: Deadline,
+        mut deadline: Deadline,
         report: &mut dyn FnMut(usize),
     ) -> Result<Resolved, Ended> {
         let Request { layers, addresses, options, opener } = request;
+        let interval = options.allowance.as_ref().map_or(NOTICE, |_| ALLOWANCE_CHECK);
+        self.socket.set_read_timeout(Some(interval))?;
         let (body, files) = wire::request(layers, addresses, options);
         let pid = self.pid;
         let before = os::cpu_time_of(pid).unwrap_or_default();
@@ -228,7 +240,8 @@ impl Running {
         let mut checked = Instant::now();
         loop {
             // Time is checked even if messages keep coming.
-            if checked.elapsed() >= NOTICE {
+            if checked.elapsed() >= interval {
+                deadline.extend(self.pause(options));
                 checked = Instant::now();
                 let used = os::cpu_time_of(pid).unwrap_or_default().saturating_sub(before);
                 deadline.check(used, options).map_err(Ended::Stopped)?;
@@ -270,10 +283,41 @@ impl Running {
         wire::send(&self.socket, MessageKind::Opened, &[], &files)
     }
 
+    /// Stops the process while prof has used the CPU time that it allows itself; returns the length
+    /// of the pause.
+    fn pause(&mut self, options: &SymbolOptions) -> Duration {
+        self.add_to_allowance(options);
+        if options.allowance.as_ref().is_none_or(|a| a.allows(Deferrable::Names)) {
+            return Duration::ZERO;
+        }
+        let began = Instant::now();
+        // It cannot fail: this process is a child that was not waited for.
+        os::kill(self.pid, libc::SIGSTOP).ok();
+        pace::wait(options);
+        os::kill(self.pid, libc::SIGCONT).ok();
+        began.elapsed()
+    }
+
+    fn add_to_allowance(&mut self, options: &SymbolOptions) {
+        if let Some(allowance) = &options.allowance {
+            allowance.add(Deferrable::Names, self.count());
+        }
+    }
+
+    /// Adds its CPU time to prof's own; returns what was not added before.
+    fn count(&mut self) -> Duration {
+        let used = os::cpu_time_of(self.pid).unwrap_or_default();
+        let new = used.saturating_sub(self.counted);
+        os::count_as_own(new);
+        self.counted += new;
+        new
+    }
+
     /// Ends the process and returns its exit code, if it had exited by itself.
     fn end(&mut self) -> Option<i32> {
+        self.child.as_ref()?;
+        self.count();
         let mut child = self.child.take()?;
-        os::count_as_own(os::cpu_time_of(self.pid).unwrap_or_default());
         // A process that is exiting keeps its exit code.
         let _ = child.kill();
         child.wait().ok()?.code()
@@ -289,6 +333,12 @@ impl Running {
 }
 
 impl Deadline {
+    /// A pause does not count.
+    fn extend(&mut self, pause: Duration) {
+        self.end += pause;
+        self.until += pause;
+    }
+
     fn check(self, used: Duration, options: &SymbolOptions) -> Result<(), Cause> {
         let now = Instant::now();
         if options.stop.load(Ordering::Relaxed) {

@@ -21,6 +21,7 @@ use crate::sampler::{LivePart, Recording};
 use profile::{LiveWindow, NameRequest};
 use symbols::SymbolOptions;
 use sys::os;
+use sys::printed::Stderr;
 
 /// Longest wait for the end of the recording after that of the views.
 const END: Duration = Duration::from_secs(2);
@@ -71,7 +72,8 @@ pub fn run(
                 ended: None,
                 data,
             };
-            show.run(&messages)
+            let recorded = show.run(&messages);
+            (recorded, show.keeper.sum())
         });
         let control = sender.clone();
         let source = LiveSource {
@@ -82,8 +84,12 @@ pub fn run(
         let quit = QuitOnDrop(sender);
         let ended = terminal::run_live(start, source);
         drop(quit);
-        let recorded = showing.join().ok().flatten();
+        let (recorded, sum) = showing.join().ok().unzip();
         let code = ended?;
+        if let Some(sum) = sum.filter(|_| !args.verbosity.quiet) {
+            Stderr::line(&format!("prof: {sum}"));
+        }
+        let recorded = recorded.flatten();
         let Some(Recording { exit, running, .. }) = recorded.transpose()? else { return Ok(code) };
         // After a switch to other data, the COMMAND may have ended without its recording.
         let exit = exit.or_else(|| os::reap(running?));

@@ -1,7 +1,7 @@
 //! The data of a recording that goes on: windows with names, and figures.
 
 use std::sync::mpsc::Sender;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::cost::CostMeter;
 use super::names::Names;
@@ -18,6 +18,7 @@ pub struct Keeper {
     names: Names,
     /// CPU time of prof.
     pub cost: CostMeter,
+    started: Instant,
     /// Counters since the start.
     pub stats: Stats,
     /// Counters of the last part.
@@ -39,11 +40,13 @@ impl Keeper {
         recorder: &Running,
     ) -> anyhow::Result<Keeper> {
         let mut cost = CostMeter::default();
-        cost.read();
+        let started = Instant::now();
+        cost.read(Duration::ZERO, os::own_cpu_time());
         Ok(Keeper {
             windows: Windows::default(),
-            names: Names::start(names, recorder.number, sender)?,
+            names: Names::start(names, recorder.allowance.clone(), recorder.number, sender)?,
             cost,
+            started,
             stats: Stats::default(),
             last: Stats::default(),
             elapsed: Duration::ZERO,
@@ -66,8 +69,13 @@ impl Keeper {
             ..stats
         };
         self.stats = stats;
-        self.cost.read();
+        self.cost.read(self.started.elapsed(), os::own_cpu_time());
         self.names.look_up(&mut self.windows, now());
+    }
+
+    /// The CPU time of prof, in a sentence.
+    pub fn sum(&self) -> String {
+        self.cost.sum(self.started.elapsed(), os::own_cpu_time())
     }
 
     /// Takes over names that were looked up.
@@ -80,9 +88,9 @@ impl Keeper {
         self.names.look_up_rest(&mut self.windows, now());
     }
 
-    /// True while names are looked up.
+    /// True while names are looked up that will be known soon.
     pub fn is_naming(&self) -> bool {
-        self.names.is_busy()
+        self.names.are_near()
     }
 
     /// The profile of a window.

@@ -1,5 +1,5 @@
 //! Names of the addresses of a recording that goes on: looked up on a thread of its own, each
-//! address once, and the more rarely the more it costs.
+//! address once, what is worth most first, within the CPU time that prof allows itself.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -7,29 +7,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::recorder::{Message, Number};
 use profile::{MappingId, NameRequest, Windows};
 use symbols::SymbolOptions;
+use sys::cpu_allowance::{CpuAllowance, Deferrable};
 use sys::foreign::Root;
-use sys::os;
 
-/// Time after the start in which names are looked up as soon as there are new addresses.
-const FIRST: Duration = Duration::from_secs(5);
+/// Most CPU time of a lookup, as estimated, when the recording starts and later: another one may
+/// be worth more when it ends.
+const MOST_AT_START: Duration = Duration::from_millis(300);
+const MOST: Duration = Duration::from_millis(10);
 
-/// Afterwards, the pause after a lookup is its CPU time multiplied by this: at most 0.4 % of a core
-/// is for names.
-const PAUSE_FACTOR: f64 = 250.0;
+/// Estimate of the CPU time for a file that was not looked up before.
+const UNKNOWN_COST: Duration = Duration::from_millis(5);
 
-/// Part of the samples, in percent, in a binary without any names, that makes them due.
-const NEW_PERCENT: u64 = 2;
+/// Least CPU time of a lookup: a process is started for it.
+const LEAST_COST: Duration = Duration::from_millis(2);
 
-/// The pause before names of such a binary, also before it is time for all: it happens once for each.
-const NEW_PAUSE_FACTOR: f64 = 20.0;
-
-/// Longest pause.
-const MAX_PAUSE: Duration = Duration::from_secs(600);
+/// Most files whose costs are kept.
+const MAX_COSTS: usize = 4096;
 
 /// A lookup: the addresses, and where their files are.
 struct Lookup {
@@ -50,15 +48,11 @@ pub struct Names {
     /// Mappings whose files changed.
     changed: HashSet<MappingId>,
     is_busy: bool,
-    began: Instant,
-    /// CPU time when the lookup began.
-    cpu: f64,
-    /// The next lookup of all addresses.
-    due: Instant,
-    /// The next lookup in new binaries.
-    new_due: Instant,
-    /// The current lookup is one in new binaries.
-    is_new: bool,
+    allowance: Arc<CpuAllowance>,
+    /// CPU time of all lookups before the current one.
+    used: Duration,
+    /// CPU time of the last lookup of each file.
+    costs: HashMap<String, Duration>,
 }
 
 impl Names {
@@ -69,15 +63,22 @@ impl Names {
     /// There can be no further thread.
     pub fn start(
         options: SymbolOptions,
+        allowance: Arc<CpuAllowance>,
         number: Number,
         results: Sender<Message>,
     ) -> anyhow::Result<Names> {
         let (lookups, requested) = mpsc::channel();
+        let options = SymbolOptions {
+            // Several threads would parse what one can, and each starts a process.
+            jobs: 1,
+            allowance: Some(allowance.clone()),
+            kernel: Some(Arc::default()),
+            ..options
+        };
         let stop = options.stop.clone();
         thread::Builder::new()
             .name("names".into())
             .spawn(move || run(&options, number, &requested, &results))?;
-        let now = Instant::now();
         Ok(Names {
             lookups,
             stop,
@@ -85,11 +86,9 @@ impl Names {
             roots: HashMap::new(),
             changed: HashSet::new(),
             is_busy: false,
-            began: now,
-            cpu: 0.0,
-            due: now,
-            new_due: now,
-            is_new: false,
+            allowance,
+            used: Duration::ZERO,
+            costs: HashMap::new(),
         })
     }
 
@@ -111,25 +110,26 @@ impl Names {
         self.is_busy
     }
 
-    /// Looks up new addresses, if it is time. `now` is the time since the epoch in nanoseconds.
+    /// True if a lookup goes on without a pause.
+    pub fn are_near(&self) -> bool {
+        self.is_busy && self.allowance.allows(Deferrable::Names)
+    }
+
+    /// Looks up new addresses, if prof may use CPU time for that now. `now` is the time since the
+    /// epoch in nanoseconds.
     pub fn look_up(&mut self, windows: &mut Windows, now: i64) {
-        let at = Instant::now();
-        if self.is_busy || !windows.has_unnamed() || at < self.new_due {
+        if self.is_busy || !windows.has_unnamed() || !self.allowance.allows(Deferrable::Names) {
             return;
         }
-        self.is_new = at < self.due;
-        let request = if self.is_new {
-            windows.request_new_binaries(NEW_PERCENT)
-        } else {
-            windows.request_names()
-        };
-        self.request(request, now);
+        let cost = |file: &str| self.costs.get(file).copied().unwrap_or(UNKNOWN_COST);
+        let most = if self.allowance.is_starting() { MOST_AT_START } else { MOST };
+        self.request(windows.request_best(cost, most), now);
     }
 
     /// Looks up all addresses that are left, after the end of the recording.
     pub fn look_up_rest(&mut self, windows: &mut Windows, now: i64) {
+        self.allowance.lift();
         if !self.is_busy {
-            self.is_new = false;
             self.request(windows.request_names(), now);
         }
     }
@@ -146,7 +146,7 @@ impl Names {
         let changed =
             mappings().filter(|(_, mapping)| self.changed.contains(mapping)).map(|(i, _)| i);
         let changed = changed.collect();
-        self.cpu = os::own_usage().0;
+        self.used = self.allowance.used(Deferrable::Names);
         self.is_busy = self.lookups.send(Lookup { request, files, roots, changed }).is_ok();
     }
 
@@ -154,15 +154,17 @@ impl Names {
     pub fn done(&mut self, request: &NameRequest, windows: &mut Windows) {
         windows.name(request);
         self.is_busy = false;
-        let now = Instant::now();
-        if now.duration_since(self.began) > FIRST {
-            let cpu = (os::own_usage().0 - self.cpu).max(0.0);
-            let pause = |factor: f64| Duration::from_secs_f64(cpu * factor).min(MAX_PAUSE);
-            self.new_due = now + pause(NEW_PAUSE_FACTOR);
-            if !self.is_new {
-                self.due = now + pause(PAUSE_FACTOR);
-            }
+        let profile = &request.profile;
+        let used = self.allowance.used(Deferrable::Names).saturating_sub(self.used);
+        let files: HashSet<&str> =
+            profile.mappings.iter().map(|mapping| profile.str(mapping.file)).collect();
+        if self.costs.len() > MAX_COSTS {
+            self.costs.clear();
         }
+        // Together they cost that much; which of them did is known when each is looked up again.
+        let each = used / u32::try_from(files.len()).unwrap_or(u32::MAX).max(1);
+        let costs = files.into_iter().map(|file| (file.to_owned(), each.max(LEAST_COST)));
+        self.costs.extend(costs);
     }
 }
 
@@ -204,12 +206,14 @@ mod tests {
             windows.add(builder.take_part(&mut marks).0, 1_000_000_000);
         };
         let (results, _receiver) = mpsc::channel();
-        let mut names = Names::start(SymbolOptions::default(), 0, results).unwrap();
-        names.due = Instant::now() + MAX_PAUSE;
-        names.new_due = names.due;
+        let allowance = Arc::new(CpuAllowance::default());
+        // More than the start may use.
+        sys::os::count_as_own(Duration::from_secs(1));
+        let mut names =
+            Names::start(SymbolOptions::default(), allowance.clone(), 0, results).unwrap();
         sample(&mut windows, 0x10);
         names.look_up(&mut windows, 1);
-        assert!(!names.is_busy() && windows.has_unnamed(), "it is not time");
+        assert!(!names.is_busy() && windows.has_unnamed(), "there is no CPU time for it");
         names.look_up_rest(&mut windows, 1);
         assert!(names.is_busy() && !windows.has_unnamed());
         // One lookup at a time.

@@ -13,6 +13,7 @@ use crate::sampler::{
     self, Importance, Interrupts, Live, LivePart, Note, Options, Recording, Target, Window,
 };
 use profile::NameRequest;
+use sys::cpu_allowance::CpuAllowance;
 use sys::printed::Stderr;
 
 /// The number of a recording: there is another one when the user wants other data.
@@ -71,6 +72,8 @@ pub struct Running {
     pub flags: Arc<Flags>,
     /// The target is the whole machine.
     pub is_whole_machine: bool,
+    /// The CPU time that prof allows itself for names and analysis.
+    pub allowance: Arc<CpuAllowance>,
 }
 
 /// Where the notes of a recording go.
@@ -90,6 +93,8 @@ pub struct Starter {
     /// The views are drawn on the terminal.
     draws: bool,
     verbosity: Verbosity,
+    /// The user has chosen how many samples are taken.
+    has_chosen_rate: bool,
     /// Number of the next recording.
     next: Number,
 }
@@ -119,12 +124,20 @@ impl Recorder {
         interval: Duration,
         draws: bool,
         verbosity: Verbosity,
+        has_chosen_rate: bool,
     ) -> anyhow::Result<Recorder> {
         let (sender, messages) = mpsc::channel();
         let is_command = matches!(target.options()?.0.target, Target::Command(_));
         let interrupts = Arc::new(Interrupts::install(is_command)?);
-        let mut starter =
-            Starter { sender: sender.clone(), interrupts, interval, draws, verbosity, next: 0 };
+        let mut starter = Starter {
+            sender: sender.clone(),
+            interrupts,
+            interval,
+            draws,
+            verbosity,
+            has_chosen_rate,
+            next: 0,
+        };
         let running = starter.start(target, NotesTo::Stderr)?;
         match messages.recv()? {
             Message::Started(_, command) => {
@@ -163,6 +176,10 @@ impl Starter {
         options.stdout_to_stderr = !self.draws;
         let window = Window { duration: target.duration, ..window };
         let is_whole_machine = matches!(options.target, Target::Everything);
+        let allowance = Arc::new(CpuAllowance::default());
+        options.allowance = Some(allowance.clone());
+        // A rate that the user has chosen is kept.
+        options.thins_samples = !self.has_chosen_rate;
         let flags = Arc::new(Flags::default());
         flags.set_ready();
         let number = self.next;
@@ -178,7 +195,7 @@ impl Starter {
             // The views may have ended.
             ended.send(Message::Ended(number, Box::new(recorded))).ok();
         })?;
-        Ok(Running { number, flags, is_whole_machine })
+        Ok(Running { number, flags, is_whole_machine, allowance })
     }
 }
 

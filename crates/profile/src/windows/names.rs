@@ -1,9 +1,14 @@
 //! Names of the locations in windows: requested once, and taken over when they are known.
 
+use std::time::Duration;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Windows;
-use crate::{Function, FunctionId, Line, Location, LocationId, Mapping, MappingId, Profile};
+use crate::{Function, FunctionId, Line, Location, LocationId, Mapping, MappingId, Profile, StrId};
+
+/// Path and build ID of a binary.
+type BinaryKey = (StrId, StrId);
 
 /// Locations without names, as a profile without samples.
 pub struct NameRequest {
@@ -23,45 +28,78 @@ impl Windows {
 
     /// The locations without names that were not requested before.
     pub fn request_names(&mut self) -> Option<NameRequest> {
-        let locations = std::mem::take(&mut self.unnamed);
+        let mut locations: Vec<LocationId> =
+            std::mem::take(&mut self.unnamed).into_iter().collect();
+        locations.sort_unstable();
         self.request(locations)
     }
 
-    /// Those of them in binaries of which none was requested before, and whose code is the innermost
-    /// frame of at least this part, in percent, of [`LiveWindow::Recent`](super::LiveWindow::Recent).
-    pub fn request_new_binaries(&mut self, percent: u64) -> Option<NameRequest> {
-        let new = self.new_binaries(percent);
-        let is_new = |location: &LocationId| {
-            let mapping = self.tables.locations[location.0 as usize].mapping;
-            mapping.is_some_and(|mapping| new.contains(&mapping))
-        };
-        let (locations, rest) = std::mem::take(&mut self.unnamed).into_iter().partition(is_new);
-        self.unnamed = rest;
+    /// Those of them in the binaries that are worth most: with the largest part of the samples of
+    /// [`LiveWindow::Recent`](super::LiveWindow::Recent) for the `cost` of a lookup in a file. The
+    /// costs of all binaries add up to `most` at most, but for the first.
+    pub fn request_best(
+        &mut self,
+        cost: impl Fn(&str) -> Duration,
+        most: Duration,
+    ) -> Option<NameRequest> {
+        let mut files: Vec<(f64, Duration, BinaryKey)> = self
+            .unnamed_sums()
+            .into_iter()
+            .map(|(file, sum)| {
+                let cost = cost(self.tables.str(file.0));
+                (sum as f64 / cost.as_secs_f64().max(1e-6), cost, file)
+            })
+            .collect();
+        files.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.2.cmp(&b.2)));
+        let mut total = Duration::ZERO;
+        let taken = files.iter().take_while(|(_, cost, _)| {
+            let is_first = total.is_zero();
+            total += *cost;
+            is_first || total <= most
+        });
+        let taken: FxHashSet<BinaryKey> = taken.map(|&(.., file)| file).collect();
+        let is_taken =
+            |&id: &LocationId| self.binary_of(id).is_some_and(|file| taken.contains(&file));
+        let mut locations: Vec<LocationId> =
+            self.unnamed.iter().copied().filter(is_taken).collect();
+        locations.sort_unstable();
+        self.unnamed.retain(|id| locations.binary_search(id).is_err());
         self.request(locations)
     }
 
-    fn new_binaries(&self, percent: u64) -> FxHashSet<MappingId> {
+    /// The binary of a location.
+    fn binary_of(&self, location: LocationId) -> Option<BinaryKey> {
+        let mapping = self.tables.locations[location.0 as usize].mapping?;
+        let mapping = &self.tables.mappings[mapping.0 as usize];
+        Some((mapping.file, mapping.build_id))
+    }
+
+    /// The values of stacks with names that were not requested, by their binaries. What is
+    /// innermost counts more: tables begin with it.
+    fn unnamed_sums(&self) -> FxHashMap<BinaryKey, u128> {
+        const INNERMOST: u128 = 4;
         let width = self.width();
-        let mut sums_of: FxHashMap<MappingId, u64> = FxHashMap::default();
-        let mut total = 0u64;
-        for sums in self.recent.iter().filter(|_| width > 0) {
+        let files = self.unnamed.iter().filter_map(|&id| self.binary_of(id));
+        // What is in no stack of the last seconds comes after all others.
+        let mut sums_of: FxHashMap<BinaryKey, u128> = files.map(|file| (file, 0)).collect();
+        for sums in self.recent.iter().filter(|_| width > 0 && self.has_unnamed()) {
             for (&(stack, _), values) in sums.rows.iter().zip(sums.values.chunks(width)) {
-                let value = values[0].unsigned_abs();
-                total = total.saturating_add(value);
-                let leaf = self.stacks.table.get(stack).first();
-                let mapping = leaf.and_then(|l| self.tables.locations[l.0 as usize].mapping);
-                if let Some(mapping) = mapping.filter(|m| !self.requested.contains(m)) {
-                    let sum = sums_of.entry(mapping).or_default();
-                    *sum = sum.saturating_add(value);
+                let value = u128::from(values[0].unsigned_abs());
+                let mut last = None;
+                for (depth, location) in self.stacks.table.get(stack).iter().enumerate() {
+                    let is_unnamed = self.unnamed.contains(location);
+                    let Some(file) = is_unnamed.then(|| self.binary_of(*location)).flatten() else {
+                        continue;
+                    };
+                    if last != Some(file) {
+                        let weight = if depth == 0 { INNERMOST } else { 1 };
+                        *sums_of.entry(file).or_default() += weight * value;
+                    }
+                    last = Some(file);
                 }
             }
         }
-        let least = u128::from(total) * u128::from(percent);
         sums_of
-            .into_iter()
-            .filter(|&(_, sum)| u128::from(sum) * 100 >= least)
-            .map(|(mapping, _)| mapping)
-            .collect()
     }
 
     fn request(&mut self, locations: Vec<LocationId>) -> Option<NameRequest> {
@@ -87,7 +125,6 @@ impl Windows {
             });
             profile.locations.push(Location { mapping, ..location });
         }
-        self.requested.extend(placed.into_keys());
         Some(NameRequest { profile, mappings, locations })
     }
 

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::super::{Builder, Column, LabelSetId, PartMarks};
 use super::*;
 
@@ -114,33 +116,55 @@ fn names_stay_for_later_parts() {
     assert_eq!(windows.request_names().unwrap().profile.locations.len(), 1);
 }
 
-#[test]
-fn new_binaries_are_requested_first() {
+/// Addresses of a request.
+fn addresses(request: Option<NameRequest>) -> Vec<u64> {
+    let request = request.map(|request| request.profile.locations);
+    request.into_iter().flatten().map(|location| location.address).collect()
+}
+
+/// Windows with samples whose innermost frames are in these binaries.
+fn with_binaries(binaries: &[(&str, u64, usize)]) -> Windows {
     let mut recording = Recording::new();
     let mut windows = Windows::default();
-    let addresses = |request: Option<NameRequest>| -> Vec<u64> {
-        let request = request.map(|request| request.profile.locations);
-        request.into_iter().flatten().map(|location| location.address).collect()
-    };
-    recording.sample(&[0x20, 0x10], 1);
-    windows.add(recording.part(), SECOND);
-    assert_eq!(addresses(windows.request_names()), [0x20, 0x10]);
-    let file = recording.builder.profile.strings.intern("/bin/new");
-    let new = recording.builder.add_mapping(Mapping { file, ..Mapping::default() });
-    for _ in 0..97 {
-        recording.sample(&[0x30, 0x10], 1);
+    for &(path, address, samples) in binaries {
+        let file = recording.builder.profile.strings.intern(path);
+        let mapping = recording.builder.add_mapping(Mapping { file, ..Mapping::default() });
+        let location = recording.builder.location(Some(mapping), address);
+        for _ in 0..samples {
+            recording.builder.add(&[location], LabelSetId::EMPTY, 1, &[(Column(1), 1)]);
+        }
     }
-    let new = recording.builder.location(Some(new), 0x50);
-    let add = |recording: &mut Recording| {
-        recording.builder.add(&[new], LabelSetId::EMPTY, 1, &[(Column(1), 1)]);
-    };
-    add(&mut recording);
     windows.add(recording.part(), SECOND);
-    assert_eq!(addresses(windows.request_new_binaries(2)), [0u64; 0], "1 of 99");
-    add(&mut recording);
-    windows.add(recording.part(), SECOND);
-    assert_eq!(addresses(windows.request_new_binaries(2)), [0x50]);
-    assert_eq!(addresses(windows.request_names()), [0x30], "of a known binary");
+    windows
+}
+
+#[test]
+fn names_of_what_is_worth_most_are_requested_first() {
+    let cost = |_: &str| Duration::from_millis(10);
+    let mut windows = with_binaries(&[("/rare", 1, 1), ("/hot", 2, 90), ("/warm", 3, 9)]);
+    let mut next = |most| addresses(windows.request_best(cost, Duration::from_millis(most)));
+    assert_eq!(next(1), [2], "one, whatever it costs");
+    assert_eq!(next(20), [1, 3], "as many as the time allows");
+    assert_eq!(next(20), [0u64; 0], "each once");
+}
+
+#[test]
+fn names_that_cost_less_are_requested_before_those_that_are_worth_a_little_more() {
+    let cost = |file: &str| Duration::from_millis(if file == "/large" { 1000 } else { 5 });
+    let mut windows = with_binaries(&[("/large", 1, 60), ("/small", 2, 40)]);
+    let mut next = || addresses(windows.request_best(cost, Duration::from_millis(20)));
+    assert_eq!([next(), next()], [[2], [1]]);
+}
+
+#[test]
+fn names_outside_of_the_last_seconds_are_requested_at_last() {
+    let cost = |_: &str| Duration::from_millis(10);
+    let mut windows = with_binaries(&[("/before", 1, 99)]);
+    let mut recording = Recording::new();
+    for _ in 0..11 {
+        windows.add(recording.part(), SECOND);
+    }
+    assert_eq!(addresses(windows.request_best(cost, Duration::ZERO)), [1]);
 }
 
 #[test]

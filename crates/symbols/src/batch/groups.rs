@@ -225,7 +225,7 @@ fn open(
         |source: Result<NameSource, Cause>| (source.unwrap_or_else(NameSource::Nothing), None);
     if file.starts_with("[kernel") || mapping.start >= KERNEL {
         let same = kernel::check_same(file, build_id, profile.time_nanos);
-        simple(same.map(|()| NameSource::Kernel(RunningKernel::default())))
+        simple(same.map(|()| NameSource::Kernel(RunningKernel::new(options.kernel.clone()))))
     } else if file == "[vdso]" {
         simple(Vdso::running().map(|v| NameSource::Vdso(v, build_id.to_owned())))
     } else if is_compilers_file(file) {
