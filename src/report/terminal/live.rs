@@ -24,6 +24,12 @@ pub struct LiveStatus {
 }
 
 impl LiveStatus {
+    /// True if a newer profile follows this state, which differs from `before` in figures only.
+    pub fn only_counts_on(&self, before: &LiveStatus) -> bool {
+        let same = LiveStatus { cost: before.cost, lost: before.lost, ..self.clone() };
+        same == *before && !self.is_paused && !self.has_ended
+    }
+
     /// The text in the corner.
     pub fn text(&self) -> String {
         let mut text = match self.window {
@@ -82,6 +88,22 @@ pub struct LiveSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_wait_for_the_profile_that_follows() {
+        let before = LiveStatus { lost: 1, ..LiveStatus::default() };
+        let next = LiveStatus { lost: 2, cost: 0.5, ..before.clone() };
+        assert!(next.only_counts_on(&before));
+        let paused = LiveStatus { is_paused: true, ..before.clone() };
+        let ended = LiveStatus { has_ended: true, ..before.clone() };
+        let other = LiveStatus { window: LiveWindow::Last, ..before.clone() };
+        // No profile follows while it is paused.
+        for (next, before) in
+            [(&paused, &before), (&ended, &before), (&other, &before), (&paused, &paused)]
+        {
+            assert!(!next.only_counts_on(before), "{next:?}");
+        }
+    }
 
     #[test]
     fn a_pause_is_shown_after_the_end_too() {

@@ -153,7 +153,7 @@ fn show(
     let mut app = App::new(start, theme);
     app.live = is_live.then(LiveStatus::default);
     let work = Work { code, ..Work::default() };
-    let mut views = Views { app, screen, sender, control, work, tick: 0 };
+    let mut views = Views { app, screen, sender, control, work, tick: 0, is_drawn: false };
     let ended = views.run(&events);
     let Views { app, screen, .. } = views;
     drop(screen);
@@ -256,6 +256,8 @@ struct Views {
     control: Option<Box<dyn Fn(Control) + Send>>,
     work: Work,
     tick: usize,
+    /// The screen shows what there is.
+    is_drawn: bool,
 }
 
 /// Panics if a test wants that here: `PROF_TEST_PANIC` is `draw` or `work`.
@@ -275,7 +277,10 @@ impl Views {
 
     fn handle_all(&mut self, events: &Receiver<Event>) -> anyhow::Result<Ended> {
         loop {
-            self.draw()?;
+            if !self.is_drawn {
+                self.draw()?;
+                self.is_drawn = true;
+            }
             let event = if self.app.is_searching() {
                 // The search goes on when no event waits.
                 match events.try_recv() {
@@ -295,6 +300,8 @@ impl Views {
                 Some(events.recv()?)
             };
             self.tick += 1;
+            // A search that went on, or the spinner.
+            self.is_drawn &= event.is_some();
             // All that wait, so that a key that is held down is not drawn once for each repetition.
             let mut waiting = event.into_iter().chain(events.try_iter()).collect::<Vec<_>>();
             // Stopped once for several SIGTSTP, each of which would need another SIGCONT.
@@ -304,10 +311,24 @@ impl Views {
                 stops < 2 || !matches!(event, Event::Signal(SIGTSTP))
             });
             for event in waiting {
+                self.is_drawn &= self.is_followed(&event);
                 if let Some(ended) = self.handle(event)? {
                     return Ok(ended);
                 }
             }
+        }
+    }
+
+    /// True if another event follows this one at once, and shows what has changed: a picture for
+    /// each would cost as much again.
+    fn is_followed(&self, event: &Event) -> bool {
+        let Event::Update(update) = event else { return false };
+        let has_model = self.app.page().model.is_some();
+        match (update, &self.app.live) {
+            (Update::Status(status), Some(before)) => has_model && status.only_counts_on(before),
+            // The page shows the former profile until its model is computed.
+            (Update::Profile(_), _) => has_model,
+            _ => false,
         }
     }
 
