@@ -68,6 +68,22 @@ impl Terminal {
         None
     }
 
+    /// The process.
+    #[allow(dead_code, reason = "for benches/top.rs")]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Reads what is drawn until a time after `began`.
+    #[allow(dead_code, reason = "for benches/top.rs")]
+    pub fn drain(&mut self, until: Duration, began: Instant) {
+        while let Some(left) = until.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+            if self.waits(left) {
+                self.read();
+            }
+        }
+    }
+
     /// Waits until the screen is complete.
     pub fn settle(&mut self) {
         while self.waits(QUIET) && !self.read().is_empty() {}
