@@ -69,6 +69,13 @@ impl Machine<'_> {
         (self.read)(address).map_err(|()| Step::Unreadable(address))
     }
 
+    /// True for the slot of a register that an epilogue has popped: unwind information may still refer
+    /// to it, and memory below the stack pointer is not preserved.
+    fn is_popped(&self, slot: u64) -> bool {
+        let below = self.before.get(SP).map(|sp| sp.wrapping_sub(slot));
+        below.is_some_and(|below| (1..=MOST_POPPED).contains(&below))
+    }
+
     /// A register of the caller; `None` if the rules mark it as lost.
     fn value<'a, S: UnwindSection<Slice<'a>>>(
         &mut self,
@@ -80,7 +87,13 @@ impl Machine<'_> {
         let cfa = self.cfa.ok_or(Step::Failed)?;
         Ok(match rule {
             RegisterRule::SameValue => self.before.get(number),
-            RegisterRule::Offset(at) => Some(self.word(cfa.wrapping_add_signed(*at))?),
+            RegisterRule::Offset(at) => {
+                let slot = cfa.wrapping_add_signed(*at);
+                match self.word(slot) {
+                    Err(_) if number != RA && self.is_popped(slot) => self.before.get(number),
+                    word => Some(word?),
+                }
+            }
             RegisterRule::ValOffset(at) => Some(cfa.wrapping_add_signed(*at)),
             RegisterRule::Register(other) => Some(self.register(*other)?),
             RegisterRule::Expression(e) => {
@@ -129,6 +142,9 @@ impl Machine<'_> {
         }
     }
 }
+
+/// Bytes of all registers that a function pops.
+const MOST_POPPED: u64 = 64;
 
 /// Most operations of one expression; compilers and people write a handful.
 const MAX_OPERATIONS: u32 = 64;

@@ -90,6 +90,22 @@ fn other_frames_are_evaluated_with_all_registers() {
     assert_eq!(step, Step::NeedsRegisters);
 }
 
+#[test]
+fn registers_that_an_epilogue_has_popped_keep_their_values() {
+    let mut registers = KnownRegisters::NONE;
+    const RBX: u8 = 3;
+    for (register, value) in [(SP, 0x100), (RBX, 42), (RA, START + 16)] {
+        registers.set(register, value);
+    }
+    // CFA = rsp + 32, and rbx at CFA - 40: just below the stack pointer, where nothing is copied.
+    let popped = tables(&[0x0c, 7, 32, 0x80 | RBX, 5]);
+    let mut read = |a: u64| if a == 0x118 { Ok(0x5555) } else { Err(()) };
+    let mut context = UnwindContext::new();
+    let step = popped.step(&mut context, START + 16, &mut registers, &mut read);
+    assert_eq!((step, registers.get(RBX)), (Step::Caller(0x5555), Some(42)));
+    assert_eq!(registers.get(SP), Some(0x120));
+}
+
 proptest! {
     #[test]
     fn any_instructions_are_read_without_panic(
