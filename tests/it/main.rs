@@ -23,6 +23,7 @@ mod diff;
 mod doctor;
 mod edges;
 mod ending;
+mod every_instruction;
 mod filters;
 mod flame;
 mod flame_live;
