@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::common::system::{child, is_in_call, until_has_run};
-use crate::common::{Build, Prof, Running, holds, needs, read, target, temp_dir, until};
+use crate::common::system::{child, is_in_call, stolen_seconds, until_has_run};
+use crate::common::{Build, Pprof, Prof, Running, holds, needs, read, target, temp_dir, until};
 
 /// Starts a recording of `exits`, which ends at a signal, and waits until it has some samples.
 fn recorded_exits(dir: &tempfile::TempDir, args: &str) -> Running {
@@ -117,17 +117,29 @@ fn the_command_inherits_no_signals_or_descriptors_of_prof() {
     }
 }
 
+/// Fails unless the recording lasted longer than `least` seconds, and not longer than the run of
+/// prof.
+#[track_caller]
+fn assert_within(p: &Pprof, least: f64, run: Duration) {
+    let (lasted, run) = (p.duration_nanos as f64 * 1e-9, run.as_secs_f64());
+    assert!(lasted > least && lasted < run, "{lasted} s of {least} to {run} s");
+}
+
 fn ended_by(signal: i32) {
     let dir = temp_dir();
     let known = Running::start(std::process::Command::new(target("known", Build::C)).arg("0"));
     let pid = known.pid().to_string();
-    let prof = Prof::new(&dir, "record -F 999 -d 1h -p").arg(pid).start().sampling();
+    let begin = Instant::now();
+    let prof = Prof::new(&dir, "record -F 999 -e cpu-clock -d 1h -p").arg(pid).start().sampling();
     until_has_run(known.pid(), 0.3);
     prof.signal(signal);
     prof.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.total_share("main") > 80.0);
-    assert!(p.duration_nanos > 0 && p.duration_nanos < 60_000_000_000);
+    assert_within(&p, 0.0, begin.elapsed());
+    // All of the time from then on, but for what the clocks of `/proc` are apart.
+    let seconds = p.total(p.column("cpu")) as f64 * 1e-9;
+    assert!(seconds > 0.25, "{seconds} s of 0.3 s");
 }
 
 #[test]
@@ -221,12 +233,13 @@ fn the_end_of_the_last_target_ends_the_recording() {
     let dir = temp_dir();
     let known = Running::start(std::process::Command::new(target("known", Build::C)).arg("1"));
     let pid = known.pid().to_string();
+    let begin = Instant::now();
     let prof = Prof::new(&dir, "record -F 999 -d 1h -p").arg(pid).start();
     known.finish().ok();
     prof.finish().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     assert!(p.total_share("main") > 90.0);
-    assert!(p.duration_nanos < 60_000_000_000);
+    assert_within(&p, 0.0, begin.elapsed());
 }
 
 #[test]
@@ -234,22 +247,35 @@ fn the_window_has_the_requested_length() {
     let dir = temp_dir();
     let known = Running::start(std::process::Command::new(target("known", Build::C)).arg("0"));
     let pid = known.pid().to_string();
-    Prof::new(&dir, "record -F 999 -d 1500ms -p").arg(pid).run().ok();
+    let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as i64;
+    let (begin, before, stolen) = (Instant::now(), now(), stolen_seconds());
+    Prof::new(&dir, "record -F 999 -e cpu-clock -d 1500ms -p").arg(pid).run().ok();
+    let (run, stolen) = (begin.elapsed(), stolen_seconds() - stolen);
     let p = read(dir.path().join("profile.pb.gz"));
-    assert!((1_450_000_000..3_000_000_000).contains(&p.duration_nanos), "{}", p.duration_nanos);
-    assert!(p.time_nanos > 1_700_000_000_000_000_000);
+    assert_within(&p, 1.499, run);
+    assert!((before..now()).contains(&p.time_nanos), "{}", p.time_nanos);
+    // By the target's clock, whatever else the machine does.
+    let seconds = p.total(p.column("cpu")) as f64 * 1e-9;
+    assert!(seconds < 1.6 + stolen, "{seconds} s of 1.5 s, {stolen} s stolen");
 }
 
-/// `exits` is busy for 2 s of CPU time, of which the first second of wall time is not recorded.
+/// `exits` is busy for 2 s of CPU time, of which the first second of wall time is not recorded: it
+/// prints how much it used in that second.
 #[test]
 fn a_delay_leaves_out_the_start() {
     let dir = temp_dir();
     let exits = target("exits", Build::C);
-    Prof::new(&dir, "record -e cpu-clock -F 999 -D 1000").target(exits, "0 2000").run().ok();
+    let stolen = stolen_seconds();
+    let prof = Prof::new(&dir, "record -e cpu-clock -F 999 -D 1000");
+    let out = prof.target(exits, "0 2000 1000").run().ok().text();
+    let stolen = stolen_seconds() - stolen;
     let p = read(dir.path().join("profile.pb.gz"));
-    let ms = p.total(p.column("cpu")) / 1_000_000;
-    // On a busy machine the first second holds less than a second of CPU time.
-    assert!((500..=1900).contains(&ms), "{ms} ms");
+    let seconds = p.total(p.column("cpu")) as f64 * 1e-9;
+    let printed = out.lines().last().unwrap().split(' ').map(|ms| ms.parse::<f64>().unwrap() / 1e3);
+    let [at_first, all] = printed.collect::<Vec<_>>()[..] else { panic!("{out}") };
+    // The delay begins before the program does.
+    let off = (seconds - (all - at_first)).abs();
+    assert!(off < 0.1 + stolen, "{seconds} s of {all} s, {at_first} s at first, {stolen} s stolen");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::common::pprof::Sample;
 use crate::common::recorders::{ProfRecording, Waiting};
-use crate::common::system::{needs_tracefs, until_has_run};
+use crate::common::system::{needs_tracefs, stolen_seconds, until_has_run};
 use crate::common::waits::label;
 use crate::common::{Build, Pprof, Prof, Running, go, needs, read, skip, target, temp_dir};
 
@@ -61,12 +61,29 @@ impl Drop for Loop {
     }
 }
 
-/// The delay of requests is the block layer's own count, which has a resolution of 1 ms and begins
-/// a little earlier; the program waited longer, by the kernel's path to the driver and back.
-#[track_caller]
-fn assert_delay(delay: f64, program: f64, kernel: f64) {
-    assert!(delay < program, "{delay} s of {program} s");
-    assert!((delay - kernel).abs() < 0.1 * kernel + 0.003, "{delay} s, the kernel: {kernel} s");
+/// The times in which a device's requests are made.
+struct Requests {
+    kernel: f64,
+    stolen: f64,
+}
+
+impl Requests {
+    fn of(disk: &Loop) -> Requests {
+        Requests { kernel: disk.read_seconds(), stolen: stolen_seconds() }
+    }
+
+    /// Their delay is the block layer's own count, which is rounded to 1 ms and begins a little
+    /// earlier: another virtual machine may have the CPU in between. The program waited longer, by
+    /// the kernel's path to the driver and back.
+    #[track_caller]
+    fn assert_delay(self, disk: &Loop, delay: f64, program: f64) {
+        let kernel = disk.read_seconds() - self.kernel;
+        let stolen = stolen_seconds() - self.stolen;
+        assert!(delay < program, "{delay} s of {program} s");
+        let most = 0.1 * kernel + 0.002 + stolen;
+        let off = (delay - kernel).abs();
+        assert!(off < most, "{delay} s, the kernel: {kernel} s, {stolen} s stolen");
+    }
 }
 
 #[test]
@@ -75,7 +92,7 @@ fn block_requests_are_counted_by_their_issuer() {
     let Some(disk) = Loop::new(dir.path()) else { return };
     let program = target("calls", Build::C);
     let args = format!("{} 65536 200", disk.device.display());
-    let before = disk.read_seconds();
+    let requests = Requests::of(&disk);
     let out = Prof::new(&dir, "record -T io").target(&program, &args).run().ok();
     let file = dir.path().join("profile.pb.gz");
     let p = read(&file);
@@ -84,7 +101,7 @@ fn block_requests_are_counted_by_their_issuer() {
     assert_eq!(sum(&p, "io_bytes", ours), 200 << 16);
     assert_eq!(sum(&p, "io_bytes", |s| ours(s) && label(s, "rw") == "read"), 200 << 16);
     let (delay, whole) = (sum(&p, "io_delay", ours) as f64 / 1e9, printed(&out.text())[0]);
-    assert_delay(delay, whole, disk.read_seconds() - before);
+    requests.assert_delay(&disk, delay, whole);
     let text = Prof::new(&dir, "report --sort device,rw --type io_bytes").run().ok().text();
     assert!(text.contains(disk.name()) && text.contains("read"), "{text}");
     if needs(&["go"]) {
@@ -103,14 +120,14 @@ fn block_requests_of_a_running_process_are_counted() {
     let waiting = Waiting::start(Command::new(program).args(args));
     let args = format!("-T io,syscalls -p {}", waiting.pid());
     let recording = ProfRecording::start(dir.path(), "p.pb.gz", &args);
-    let before = disk.read_seconds();
+    let requests = Requests::of(&disk);
     let out = waiting.work();
     let p = recording.finish();
     let ours = |s: &Sample| p.frames(s).contains(&"fetch") && label(s, "device") == disk.name();
     assert_eq!(sum(&p, "io_requests", ours), 300);
     assert_eq!(sum(&p, "io_bytes", |s| ours(s) && label(s, "rw") == "read"), 300 << 14);
     let (delay, whole) = (sum(&p, "io_delay", ours) as f64 / 1e9, printed(&out.text())[0]);
-    assert_delay(delay, whole, disk.read_seconds() - before);
+    requests.assert_delay(&disk, delay, whole);
     let reads = |s: &Sample| p.frames(s).contains(&"fetch") && label(s, "syscall") == "pread64";
     assert_eq!(sum(&p, "syscalls", reads), 300);
 }
@@ -164,7 +181,8 @@ fn system_calls_are_counted_by_name_and_stack() {
     // measured.
     let least = 0.5 * 250.0 * all[3];
     assert!((least..all[0]).contains(&fetched), "{fetched} s of {least} to {} s", all[0]);
-    assert!(dozed > 0.8 * all[2] && dozed < all[2], "{dozed} s of {} s", all[2]);
+    // 20 times 5 ms at least, by the kernel's contract.
+    assert!((0.1..all[2]).contains(&dozed), "{dozed} s of 0.1 to {} s", all[2]);
     let text = Prof::new(&dir, "report --sort syscall --type syscalls").run().ok().text();
     assert!(text.contains("getppid") && text.contains("250"), "{text}");
     if needs(&["go"]) {

@@ -1,7 +1,8 @@
-/* Is busy for MS milliseconds in `before_exit` and exits with CODE; when a SIGTERM or SIGUSR1
- * comes first, prints its number and exits with 40.
+/* Is busy for MS milliseconds of CPU time in `before_exit` and exits with CODE; when a SIGTERM or
+ * SIGUSR1 comes first, prints its number and exits with 40. With AFTER: prints the CPU time, in
+ * milliseconds, that it has used AFTER milliseconds after its start, and in all.
  *
- * usage: exits CODE MS
+ * usage: exits CODE MS [AFTER]
  */
 #include <signal.h>
 #include <stdint.h>
@@ -19,10 +20,21 @@ static int64_t cpu_ms(void) {
     return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
-__attribute__((noinline)) static void before_exit(long ms) {
+static int64_t wall_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
+/* Returns the CPU time that was used until then. */
+__attribute__((noinline)) static long before_exit(long ms, int64_t then) {
     volatile uint64_t x = 1;
-    while (cpu_ms() < ms && !got)
+    long used = 0;
+    while (cpu_ms() < ms && !got) {
         for (int n = 0; n < 10000; n++) x = x * 3 + 1;
+        if (wall_ms() < then) used = cpu_ms();
+    }
+    return used;
 }
 
 int main(int argc, char **argv) {
@@ -30,9 +42,11 @@ int main(int argc, char **argv) {
     long ms = argc > 2 ? atol(argv[2]) : 0;
     signal(SIGTERM, on_signal);
     signal(SIGUSR1, on_signal);
+    int64_t then = argc > 3 ? wall_ms() + atol(argv[3]) : 0;
     puts("ready");
     fflush(stdout);
-    before_exit(ms);
+    long used = before_exit(ms, then);
+    if (argc > 3) printf("%ld %ld\n", used, (long)cpu_ms());
     if (got) {
         printf("signal %d\n", (int)got);
         return 40;

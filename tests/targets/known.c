@@ -1,6 +1,8 @@
 /* A program with a known answer. Of 9 parts of CPU time, by self: bar 5, main 2, foo1 1.5,
  * foo2 0.5; by total: main 9, foo1 4, foo2 3.
  *
+ * Prints a number, and the CPU time that it has used, in seconds.
+ *
  * usage: known SECONDS     (of CPU time; 0: forever)
  */
 #include <stdint.h>
@@ -64,6 +66,6 @@ int main(int argc, char **argv) {
         SPIN(4);
         x = foo2(x, unit);
     } while (seconds == 0 || cpu_seconds() < seconds);
-    printf("%llu\n", (unsigned long long)x);
+    printf("%llu\n%f\n", (unsigned long long)x, cpu_seconds());
     return 0;
 }
