@@ -77,7 +77,7 @@ impl Thinning {
             return Some(event);
         }
         let weight = weight.saturating_mul(u64::from(n));
-        let is_used = self.next_random() % u64::from(n) == 0;
+        let is_used = self.next_random().is_multiple_of(u64::from(n));
         is_used.then_some(Event::Sample { event: index, weight, represents: n, sample })
     }
 

@@ -50,6 +50,9 @@ pub enum Truncation {
     TooDeep,
     /// The stack has more frames than the kernel follows along frame pointers.
     ChainTooDeep,
+    /// The sample was taken in the moments in which the kernel saves the user's registers, or
+    /// restores them.
+    RegistersNotSaved,
     /// A 32-bit process.
     Compat,
 }
@@ -72,7 +75,7 @@ const FRAME: &str = "[truncated: ";
 
 impl Truncation {
     /// All of them.
-    pub const ALL: [Truncation; 21] = [
+    pub const ALL: [Truncation; 22] = [
         Truncation::SmallDump,
         Truncation::DumpTooSmall,
         Truncation::Unreadable,
@@ -93,6 +96,7 @@ impl Truncation {
         Truncation::LostMappings,
         Truncation::TooDeep,
         Truncation::ChainTooDeep,
+        Truncation::RegistersNotSaved,
         Truncation::Compat,
     ];
 
@@ -119,6 +123,7 @@ impl Truncation {
             Truncation::LostMappings => "mapping records lost",
             Truncation::TooDeep => "too deep",
             Truncation::ChainTooDeep => "deeper than kernel.perf_event_max_stack",
+            Truncation::RegistersNotSaved => "registers not saved",
             Truncation::Compat => "32-bit process",
         }
     }

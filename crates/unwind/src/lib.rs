@@ -91,13 +91,15 @@ pub enum StackEnd {
     TooDeep,
     /// Deeper than the kernel's walk along frame pointers.
     ChainTooDeep,
+    /// The kernel had not saved the user's registers, or no longer had them, at the sample.
+    RegistersNotSaved,
     /// A 32-bit process.
     Compat,
 }
 
 impl StackEnd {
     /// All reasons.
-    pub const ALL: [StackEnd; 22] = [
+    pub const ALL: [StackEnd; 23] = [
         StackEnd::Complete,
         StackEnd::SmallDump,
         StackEnd::DumpTooSmall,
@@ -119,6 +121,7 @@ impl StackEnd {
         StackEnd::LostMappings,
         StackEnd::TooDeep,
         StackEnd::ChainTooDeep,
+        StackEnd::RegistersNotSaved,
         StackEnd::Compat,
     ];
 }

@@ -105,11 +105,6 @@ impl Names {
         self.changed.extend(changed);
     }
 
-    /// True while names are looked up.
-    pub fn is_busy(&self) -> bool {
-        self.is_busy
-    }
-
     /// True if a lookup goes on without a pause.
     pub fn are_near(&self) -> bool {
         self.is_busy && self.allowance.allows(Deferrable::Names)
@@ -213,9 +208,9 @@ mod tests {
             Names::start(SymbolOptions::default(), allowance.clone(), 0, results).unwrap();
         sample(&mut windows, 0x10);
         names.look_up(&mut windows, 1);
-        assert!(!names.is_busy() && windows.has_unnamed(), "there is no CPU time for it");
+        assert!(!names.is_busy && windows.has_unnamed(), "there is no CPU time for it");
         names.look_up_rest(&mut windows, 1);
-        assert!(names.is_busy() && !windows.has_unnamed());
+        assert!(names.is_busy && !windows.has_unnamed());
         // One lookup at a time.
         sample(&mut windows, 0x20);
         names.look_up_rest(&mut windows, 1);

@@ -333,6 +333,7 @@ fn whole_stacks(why: Truncation) -> Option<String> {
         Truncation::BadReturnAddress
         | Truncation::LostMappings
         | Truncation::TooDeep
+        | Truncation::RegistersNotSaved
         | Truncation::Compat => return None,
     };
     Some(format!("for whole stacks: {remedy}"))

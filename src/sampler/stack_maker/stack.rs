@@ -188,6 +188,7 @@ impl StackMaker {
         self.unwinder.kept = None;
         let leaf = match sample.user {
             UserStack::Native { regs, .. } => Some(regs.ip),
+            UserStack::None if self.stacks.has_copies() => None,
             UserStack::Compat | UserStack::None => chain.first().copied(),
         };
         let (process, images) = self.table.split(sample.pid);
@@ -249,6 +250,9 @@ impl StackMaker {
             UserStack::Native { .. } => {
                 self.unwinder.unwind(thread, regions, images, user, chain, frames)
             }
+            // The interrupt came while the kernel saved or restored the registers: it gives none
+            // then (`perf_get_regs_user`), but walks from what lies in their place.
+            UserStack::None if self.stacks.has_copies() => StackEnd::RegistersNotSaved,
             UserStack::Compat | UserStack::None => {
                 unwind::chain_frames(pid, regions, images, chain, frames);
                 if self.stacks.has_copies() { StackEnd::Compat } else { StackEnd::Complete }
@@ -294,6 +298,7 @@ pub fn truncation(end: StackEnd) -> Option<Truncation> {
             LostMappings,
             TooDeep,
             ChainTooDeep,
+            RegistersNotSaved,
             Compat,
         ]
     )
@@ -302,6 +307,23 @@ pub fn truncation(end: StackEnd) -> Option<Truncation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_saved_registers_there_are_no_user_frames() {
+        let thread = ThreadId { pid: 1, tid: 1 };
+        let sample = Sample::with_user_stack(thread, 1, 0x1000, UserStack::None);
+        let walk = |stacks: StackMethod| {
+            let mut maker = StackMaker::new(profile::Builder::new(&[("samples", "count")]), stacks);
+            let mut frames = Vec::new();
+            let chain = [0x1000, 0x2000];
+            let walked = maker.walk(&sample, 0, &chain, &mut frames, Known::Anything).unwrap();
+            (walked.end, frames.len())
+        };
+        let copies = StackMethod::Auto { dump: 65_528 };
+        assert_eq!(walk(copies), (StackEnd::RegistersNotSaved, 0));
+        // The event never has them: the leaf is shown, and its caller lies in no mapping.
+        assert_eq!(walk(StackMethod::FramePointer).1, 1);
+    }
 
     #[test]
     fn each_end_but_a_complete_one_is_a_truncation_and_vice_versa() {

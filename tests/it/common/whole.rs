@@ -70,6 +70,10 @@ pub fn of_profile(p: &Pprof, keep: impl Fn(&super::pprof::Sample) -> bool) -> Sh
     for sample in p.samples.iter().filter(|s| keep(s)) {
         let Some(last) = sample.locations.last().filter(|l| !p.is_kernel(l)) else { continue };
         let name = p.lines[last].last();
+        // Not even the user's instruction is known.
+        if name.is_some_and(|name| *name == "[truncated: registers not saved]") {
+            continue;
+        }
         let file = p.mapping_of.get(last).map(|&m| p.mappings[m].file.as_str());
         let mut by_address = || file.is_some_and(|f| files.begins_at(f, p.addresses[last]));
         let whole = name.is_some_and(|n| is_entry(n)) || by_address();
