@@ -266,7 +266,11 @@ fn why_empty(ended: &Outcome<'_>) -> EmptyCause {
     if interrupted && is_running {
         return EmptyCause::Interrupted;
     }
-    if events.iter().any(|e| e.kind != EventKind::Clock) {
+    // The first event is that of CPU time, `cycles` where the CPU counts them.
+    let is_cpu_time = |at: usize, event: &EventSpec| {
+        event.kind == EventKind::Clock || at == 0 && aggregator.types.has_cpu_time()
+    };
+    if events.iter().enumerate().any(|(at, event)| !is_cpu_time(at, event)) {
         let types = aggregator.types.iter().filter(|(_, kind)| kind.needs().every_event);
         let others = events.iter().filter(|e| e.kind != EventKind::OfType && !e.auxiliary);
         let others = others.map(|e| e.name.clone());
