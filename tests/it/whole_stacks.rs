@@ -294,7 +294,8 @@ fn go_scheduler_stacks_have_no_stale_callers() {
 #[test]
 fn stacks_in_signal_handlers_and_vfork_children_are_whole() {
     let program = target("switches", Build::C);
-    let (p, share) = recorded("signal handlers", &program, &["signals", "0.5"]);
+    // Samples at 999 Hz pass all phases of the program's timer of 2 ms in a second.
+    let (p, share) = recorded("signal handlers", &program, &["signals", "1"]);
     // The handler's stack continues with the interrupted function.
     let handled = p.total_share("handler_work");
     let through = p.share(|s| {
