@@ -65,8 +65,7 @@ impl UnwindTables {
         }
     }
 
-    /// The entry for the code at an address from the copied sections. `None`: without a file it
-    /// cannot be told.
+    /// The entry for the code at an address from the copied sections; `None` if that takes the file.
     pub fn described_in_copy(
         &self,
         image: u32,

@@ -22,7 +22,7 @@ pub struct RuleCache {
     pub(super) pages: FilePages,
     /// Only cached results are used: no file is read.
     closed: bool,
-    /// Rules that may still be evaluated meanwhile, from copies of files.
+    /// Number of rules that may still be evaluated from copies of sections.
     quick: u32,
     /// A result was needed that is not cached.
     lacking: bool,
