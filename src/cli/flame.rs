@@ -11,7 +11,7 @@ use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use super::{examples, usage};
 use crate::report::colors::Scheme;
-use crate::report::diff::{DiffLayout, renamed_line};
+use crate::report::diff::{file_names, renamed_line};
 use crate::report::flame::{self, FlameOptions};
 use crate::report::{flame_diff, folded, json, summary as view_summary};
 use profile::{Profile, StrId, label};
@@ -312,8 +312,7 @@ impl DrawArgs {
         let boxes = DiffBoxes::new(&model, tree, self.order(), self.min_width);
         output.write_text(|out| {
             if self.json {
-                let layout = DiffLayout::for_frames(&files, granularity);
-                let DiffLayout { files, granularity, .. } = layout;
+                let files = file_names(&files);
                 let answer = DiffBoxesAnswer::new(&model, &boxes, direction, &files, granularity);
                 json::write(out, &answer)
             } else {

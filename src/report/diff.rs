@@ -25,12 +25,17 @@ pub struct DiffLayout {
 impl DiffLayout {
     /// The contents of a difference of these files without labels: all rows.
     pub fn for_frames(files: &[Vec<PathBuf>; 2], granularity: Granularity) -> DiffLayout {
-        let names = |files: &Vec<PathBuf>| {
-            files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
-        };
-        let files = [names(&files[0]), names(&files[1])];
+        let files = file_names(files);
         DiffLayout { files, granularity, labels: Vec::new(), children: true, rows: 0 }
     }
+}
+
+/// The names of files before and after.
+pub fn file_names(files: &[Vec<PathBuf>; 2]) -> [Vec<String>; 2] {
+    let names = |files: &Vec<PathBuf>| {
+        files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
+    };
+    [names(&files[0]), names(&files[1])]
 }
 
 /// A line of text.

@@ -8,9 +8,11 @@ pub use order::Ordered;
 use super::layout::least_width;
 use super::{ByState, States, View};
 use profile::StrId;
+use serde::Serialize;
 
 /// End of the stacks at which the tree is rooted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// The entry of the program: the children of a node are its callees.
     #[default]

@@ -14,7 +14,7 @@ use super::super::sort::check_labels;
 use super::super::symbol_args::debuginfod_client;
 use super::super::time;
 use super::{Args, DEFAULT_FILE, Plan};
-use crate::report::diff::renamed_line;
+use crate::report::diff::{file_names, renamed_line};
 use crate::report::terminal::{
     self, Base, CodeOptions, Opened, Page, Rows, Shown, Start, TextTable, Values,
 };
@@ -205,10 +205,7 @@ fn open_difference(filter: &FilterArgs, files: &Files) -> anyhow::Result<Opened>
     };
     let shared = |side: Vec<Profile>| side.into_iter().map(Arc::new).collect();
     let (before, after) = (shared(before), shared(after));
-    let names = |files: &Vec<PathBuf>| {
-        files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
-    };
-    let files = [names(&sides[0]), names(&sides[1])];
+    let files = file_names(sides);
     let (scale, absolute) = (*scale, *absolute);
     let base = Some(Base { before, after, files, scale, absolute, renamed });
     Ok(Opened { profile, base, shown: None, type_index, notes })

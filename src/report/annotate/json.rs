@@ -11,7 +11,7 @@ use crate::report::json;
 use code::assembly::{Instruction, Piece, Place};
 use code::sources::Newer;
 use profile::StrId;
-use view::answer::Head;
+use view::answer::{Head, known, known_text};
 use view::source::{InlinedLine, Source, SourceLine, Unit};
 use view::{Name, View};
 
@@ -308,14 +308,4 @@ fn source_place(place: &Place) -> PlaceAnswer<'_> {
         file: known_text(&place.file),
         line: known(place.line),
     }
-}
-
-/// `None` for an empty text, which profiles have in place of what is unknown.
-fn known_text(text: &str) -> Option<&str> {
-    (!text.is_empty()).then_some(text)
-}
-
-/// `None` for 0, which profiles have in place of a number that is unknown.
-fn known(number: i64) -> Option<i64> {
-    (number != 0).then_some(number)
 }

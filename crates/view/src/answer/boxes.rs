@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::trees::frames;
-use super::{DirectionAnswer, FrameAnswer, Head, List};
-use crate::{Boxes, FlameBox, Sandwich, SandwichBoxes, Tree, View};
+use super::{FrameAnswer, Head, List};
+use crate::{Boxes, Direction, FlameBox, Sandwich, SandwichBoxes, Tree, View};
 
 /// A flame graph.
 #[derive(Serialize)]
@@ -13,7 +13,7 @@ pub struct BoxesAnswer<'a> {
     #[serde(flatten)]
     pub head: Head<'a>,
     /// Of the tree: the roots are the outermost boxes of callees.
-    pub direction: DirectionAnswer,
+    pub direction: Direction,
     /// Width of the whole, in the unit of the values.
     pub width: i64,
     /// Number of boxes above each other.
@@ -50,7 +50,7 @@ impl<'a> BoxesAnswer<'a> {
     pub fn new(view: &'a View<'a>, tree: &'a Tree, boxes: &'a Boxes) -> BoxesAnswer<'a> {
         BoxesAnswer {
             head: Head::new(view),
-            direction: tree.direction.into(),
+            direction: tree.direction,
             width: boxes.width,
             levels: boxes.levels,
             boxes: listed(view, tree, boxes),

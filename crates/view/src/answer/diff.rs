@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{DirectionAnswer, List, Members, TypeAnswer, VERSION, known, known_text};
+use super::{List, Members, TypeAnswer, VERSION, known, known_text};
 use crate::{
     Change, Diff, DiffBox, DiffBoxes, DiffContent, DiffFrame, DiffName, DiffRow, Direction,
     Granularity, Scale, Side,
@@ -247,7 +247,7 @@ pub struct DiffBoxesAnswer<'a> {
     #[serde(flatten)]
     pub head: DiffHead<'a>,
     /// Of the tree.
-    pub direction: DirectionAnswer,
+    pub direction: Direction,
     /// Total before, in recorded units of the side after.
     pub value_before: f64,
     /// Total after.
@@ -318,7 +318,7 @@ impl<'a> DiffBoxesAnswer<'a> {
         };
         DiffBoxesAnswer {
             head: DiffHead::new(diff, files),
-            direction: direction.into(),
+            direction,
             value_before: boxes.before,
             value_after: boxes.after,
             width: boxes.width,

@@ -12,8 +12,6 @@ mod table;
 mod threads;
 mod trees;
 
-use serde::Serialize;
-
 pub use boxes::{BoxAnswer, BoxesAnswer, SandwichBoxesAnswer};
 pub use coverage::{CoverageAnswer, CoverageRow, HeaderAnswer, MappingAnswer, TruncatedAnswer};
 pub use diff::{
@@ -33,31 +31,12 @@ pub use trees::{
     SandwichAnswer, TreeAnswer,
 };
 
-/// The direction of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DirectionAnswer {
-    /// From callers to callees.
-    Callees,
-    /// From functions to their callers.
-    Callers,
-}
-
-impl From<crate::Direction> for DirectionAnswer {
-    fn from(direction: crate::Direction) -> DirectionAnswer {
-        match direction {
-            crate::Direction::Callees => DirectionAnswer::Callees,
-            crate::Direction::Callers => DirectionAnswer::Callers,
-        }
-    }
-}
-
 /// `None` for an empty text, which profiles have in place of what is unknown.
-fn known_text(text: &str) -> Option<&str> {
+pub fn known_text(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
 /// `None` for 0, which profiles have in place of a number that is unknown.
-fn known(number: i64) -> Option<i64> {
+pub fn known(number: i64) -> Option<i64> {
     (number != 0).then_some(number)
 }
