@@ -208,6 +208,13 @@ impl ProcessTable {
         })
     }
 
+    /// Prepares for a process that is sampled from its `execve` on. The first samples come before the
+    /// record of it.
+    pub fn expect_exec(&mut self, pid: i32) {
+        let process = Process { replaced: true, losses: self.losses, ..Process::default() };
+        self.processes.insert(pid, process);
+    }
+
     /// Checks a sample with this user instruction pointer, taken in the kernel or not. Returns
     /// false if it is left over from the program before `execve`.
     pub fn is_current(&mut self, pid: i32, ip: u64, kernel: bool) -> bool {
@@ -495,6 +502,20 @@ mod tests {
         table.counted = None;
         table.process(gone);
         assert_eq!((table.losses, table.lost), (before + 1, false));
+    }
+
+    /// Counters of a command start within its `execve`, before the record of it.
+    #[test]
+    fn samples_before_the_record_of_an_expected_execve_are_of_the_program_before() {
+        let mut table = ProcessTable::default();
+        let pid = std::process::id() as i32;
+        let ip = std::process::id as fn() -> u32 as usize as u64;
+        table.expect_exec(pid);
+        assert!(!table.is_current(pid, ip, true));
+        table.apply(&Record::Comm { pid, tid: pid, exec: true, name: b"sh" });
+        assert!(!table.is_current(pid, ip, true));
+        assert!(table.is_current(pid, ip, false), "a sample of user code");
+        assert!(table.is_current(pid, ip, true));
     }
 
     #[test]

@@ -125,11 +125,15 @@ impl<'a> Opened<'a> {
         self.attached.session.begin();
         let start = StartTime::now();
         let cpu_time = CpuTimeBefore::new(&self.plan.options.target, &self.attached.session);
+        let stopped = self.command.stopped_pid();
         self.command.go()?;
         started(self.requested.elapsed());
         let Opened { plan, types, command, used, analysis, precedence, attached, notes, .. } = self;
         let Attached { session, frames, notes_at_start } = attached;
-        let aggregator = aggregator(&plan, types, &session, start, frames);
+        let mut aggregator = aggregator(&plan, types, &session, start, frames);
+        if let Some(pid) = stopped {
+            aggregator.maker.table.expect_exec(pid);
+        }
         let watch = Watch::new(&plan.options.target, &session.pids, command.child());
         let main = plan.main_process();
         let feed = live.map(|live| {
