@@ -110,7 +110,7 @@ impl Attacher {
         let mut attacher = Attacher {
             events: options.events.clone(),
             triggers: Vec::new(),
-            features: Features { build_id: true, kernel: true },
+            features: Features::all(),
             counters: Vec::new(),
             sideband: Vec::new(),
             retired: Vec::new(),

@@ -6,7 +6,8 @@ use perf_event_open_sys::bindings as abi;
 
 use super::events::{EventKind, EventSpec, GroupRole};
 use super::{Rate, StackMethod};
-use sys::arch::SAMPLED_REGISTERS;
+use sys::arch::{INTERRUPTED_REGISTERS, SAMPLED_REGISTERS};
+use sys::procfs;
 use sys::record::Layout;
 use sys::record::MAX_DUMP;
 
@@ -23,7 +24,33 @@ pub struct Features {
     pub build_id: bool,
     /// True if kernel code may be sampled.
     pub kernel: bool,
+    /// True if counters sample the registers of interrupted code, too.
+    pub interrupted: bool,
 }
+
+impl Features {
+    /// All that this kernel may have.
+    pub fn all() -> Features {
+        let chain = procfs::sysctl("kernel/perf_event_max_stack").unwrap_or(0);
+        // "Kernel lockdown" refuses these registers to everyone.
+        let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown");
+        let interrupted = INTERRUPTED_REGISTERS != 0
+            && chain <= LONGEST_CHAIN
+            && !lockdown.is_ok_and(|mode| mode.contains("[confidentiality]"));
+        Features { build_id: true, kernel: true, interrupted }
+    }
+}
+
+/// Maximum `kernel.perf_event_max_stack` with which the interrupted registers are sampled.
+const LONGEST_CHAIN: i64 = 1024;
+
+/// Maximum number of bytes of a stack's copy in samples with the interrupted registers.
+///
+/// The kernel shortens copies to what a record has room for (64 KiB), but does not consider the
+/// registers behind them: the sizes of such records are wrong (`perf_prepare_sample` in
+/// kernel/events/core.c, Linux 6.18). So there must be room for the longest call chain, and for 2 KiB
+/// of registers, counts of a group and other fields.
+const COPY_BEFORE_REGISTERS: u32 = MAX_DUMP - 8 * LONGEST_CHAIN as u32 - 2048;
 
 /// The period or frequency of an event, which determines the weight of its samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +86,12 @@ pub fn trigger(spec: &EventSpec, rate: Rate, max_rate: u64) -> Trigger {
 ///
 /// `PERF_SAMPLE_PERIOD` only with a frequency: with a fixed period it makes the kernel ignore
 /// the period of software events (`perf_swevent_event` in kernel/events/core.c).
-pub fn layout(spec: &EventSpec, trigger: Trigger, stacks: StackMethod) -> Layout {
+pub fn layout(
+    spec: &EventSpec,
+    trigger: Trigger,
+    stacks: StackMethod,
+    features: Features,
+) -> Layout {
     let stacks = stacks_of(spec, stacks);
     Layout {
         raw: spec.raw,
@@ -67,7 +99,16 @@ pub fn layout(spec: &EventSpec, trigger: Trigger, stacks: StackMethod) -> Layout
         period: matches!(trigger, Trigger::Frequency(_)),
         callchain: stacks != StackMethod::None,
         user_stack: stacks.has_copies(),
+        interrupted: has_interrupted(spec, stacks, features),
     }
+}
+
+/// True if samples have the registers of the interrupted code, too: those of counters, whose
+/// interrupts come also while the kernel saves the user's registers. Other events occur in code for
+/// which it has.
+fn has_interrupted(spec: &EventSpec, stacks: StackMethod, features: Features) -> bool {
+    let in_kernel = spec.kernel && features.kernel;
+    features.interrupted && in_kernel && spec.kind == EventKind::Hardware && stacks.has_copies()
 }
 
 fn stacks_of(spec: &EventSpec, stacks: StackMethod) -> StackMethod {
@@ -168,7 +209,13 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
     attr.set_inherit(u64::from(shape.inherit));
     attr.set_enable_on_exec(u64::from(shape.start == StartWhen::OnExec));
     if spec.group != GroupRole::Member {
-        set_stacks(attr, stacks_of(spec, shape.stacks), features);
+        let stacks = stacks_of(spec, shape.stacks);
+        set_stacks(attr, stacks, features);
+        if has_interrupted(spec, stacks, features) {
+            attr.sample_type |= SampleFlag::REGS_INTR.bits();
+            attr.sample_regs_intr = INTERRUPTED_REGISTERS;
+            attr.sample_stack_user = attr.sample_stack_user.min(COPY_BEFORE_REGISTERS);
+        }
     }
     if spec.raw {
         attr.sample_type |= SampleFlag::RAW.bits();
@@ -216,6 +263,8 @@ fn set_stacks(attr: &mut abi::perf_event_attr, stacks: StackMethod, features: Fe
 mod tests {
     use super::*;
 
+    const ALL: Features = Features { build_id: true, kernel: true, interrupted: true };
+
     #[test]
     fn clocks_have_a_fixed_period_and_counters_a_frequency() {
         let clock = EventSpec::cpu_clock();
@@ -227,8 +276,22 @@ mod tests {
         let faults = EventSpec::parse("page-faults").unwrap();
         assert_eq!(trigger(&faults, Rate::Frequency(99), 100_000), Trigger::Frequency(99));
         assert_eq!(trigger(&faults, Rate::Period(7), 100_000), Trigger::Period(7));
-        assert!(!layout(&clock, Trigger::Period(1), StackMethod::FramePointer).period);
-        assert!(layout(&clock, Trigger::Frequency(1), StackMethod::FramePointer).period);
+        assert!(!layout(&clock, Trigger::Period(1), StackMethod::FramePointer, ALL).period);
+        assert!(layout(&clock, Trigger::Frequency(1), StackMethod::FramePointer, ALL).period);
+    }
+
+    #[test]
+    fn only_counters_sample_the_interrupted_registers() {
+        let fields = |name: &str, stacks| {
+            let spec = EventSpec::parse(name).unwrap();
+            layout(&spec, Trigger::Frequency(99), stacks, ALL).interrupted
+        };
+        let copies = StackMethod::Auto { dump: 4096 };
+        assert_eq!(fields("cycles", copies), true);
+        assert_eq!(fields("cycles:u", copies), false, "no sample is in the kernel");
+        assert_eq!(fields("cycles", StackMethod::FramePointer), false);
+        assert_eq!(fields("cpu-clock", copies), false);
+        assert_eq!(fields("page-faults", copies), false);
     }
 
     #[test]
@@ -241,9 +304,9 @@ mod tests {
             start: StartWhen::Now,
             cpu_wide: false,
         };
-        let features = Features { build_id: true, kernel: true };
-        let builder = sampling_event(&EventSpec::cpu_clock(), &shape, features);
-        assert_eq!(builder.attrs().sample_stack_user, MAX_DUMP);
-        assert_eq!(builder.attrs().sample_stack_user % 8, 0);
+        let copied = |spec: &EventSpec| sampling_event(spec, &shape, ALL).attrs().sample_stack_user;
+        assert_eq!(copied(&EventSpec::cpu_clock()), MAX_DUMP);
+        assert_eq!(copied(&EventSpec::parse("cycles").unwrap()), COPY_BEFORE_REGISTERS);
+        assert_eq!((MAX_DUMP % 8, COPY_BEFORE_REGISTERS % 8), (0, 0));
     }
 }

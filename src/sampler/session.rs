@@ -141,7 +141,7 @@ impl Session {
             .events
             .iter()
             .zip(&attacher.triggers)
-            .map(|(spec, &trigger)| attr::layout(spec, trigger, options.stacks))
+            .map(|(spec, &trigger)| attr::layout(spec, trigger, options.stacks, attacher.features))
             .collect();
         let stats = Stats::default();
         let counts_target = filter.is_none() && !matches!(options.target, Target::Everything);

@@ -5,6 +5,7 @@
 //! from a hostile or newer kernel cannot make us panic or read out of bounds.
 
 mod go_stacks;
+mod interrupted;
 mod rest;
 mod sideband;
 
@@ -64,6 +65,8 @@ pub struct Layout {
     pub raw: bool,
     /// `PERF_SAMPLE_REGS_USER` and `PERF_SAMPLE_STACK_USER`, with the registers of [`Regs`].
     pub user_stack: bool,
+    /// `PERF_SAMPLE_REGS_INTR`, with the registers [`arch::INTERRUPTED_REGISTERS`].
+    pub interrupted: bool,
 }
 
 /// The user registers that unwinding needs.
@@ -110,7 +113,8 @@ impl<'a> AllRegs<'a> {
 /// User registers and a copy of the stack from `sp` upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserStack<'a> {
-    /// The event carries none, or the thread has no user part (a kernel thread).
+    /// The event carries none, the thread has no user part (a kernel thread), or the kernel had not
+    /// saved the registers at the sample.
     None,
     /// A 32-bit process, which is not unwound.
     Compat,
@@ -450,9 +454,18 @@ pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_
         callchain = Callchain(r.bytes(count.checked_mul(8)?)?);
     }
     let raw = if layout.raw { raw(&mut r)? } else { &[] };
-    let user = if layout.user_stack { user_stack(&mut r)? } else { UserStack::None };
+    let mut user = if layout.user_stack { user_stack(&mut r)? } else { UserStack::None };
     let kernel =
         u32::from(header.misc) & abi::PERF_RECORD_MISC_CPUMODE_MASK == abi::PERF_RECORD_MISC_KERNEL;
+    if layout.interrupted {
+        let interrupted = interrupted::Interrupted::read(&mut r)?;
+        if kernel
+            && let UserStack::Native { all, .. } = user
+            && !interrupted.leaves_saved(all, callchain)
+        {
+            user = UserStack::None;
+        }
+    }
     Some(Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user })
 }
 

@@ -330,10 +330,12 @@ fn whole_stacks(why: Truncation) -> Option<String> {
         Truncation::RunTimeCode => run_time::KEEP_FRAME_POINTERS,
         Truncation::ChainTooDeep => "as root: sysctl kernel.perf_event_max_stack=1024",
         Truncation::HiddenMappings => hidden_mappings(os::uid()),
+        Truncation::RegistersNotSaved => {
+            "record with -e cpu-clock, whose interrupts wait until the kernel has saved the registers"
+        }
         Truncation::BadReturnAddress
         | Truncation::LostMappings
         | Truncation::TooDeep
-        | Truncation::RegistersNotSaved
         | Truncation::Compat => return None,
     };
     Some(format!("for whole stacks: {remedy}"))

@@ -36,7 +36,11 @@ pub const REGISTERS: usize = 33;
 /// All are sampled, as unwind information may begin at any of them.
 pub const SAMPLED_REGISTERS: u64 = (1 << 33) - 1;
 
-/// Position of the instruction pointer among them.
+/// Registers of interrupted code that show whether the kernel had saved the user's: none, as
+/// interrupts are masked until it has.
+pub const INTERRUPTED_REGISTERS: u64 = 0;
+
+/// Position of the instruction pointer among the sampled ones.
 pub const IP: usize = 32;
 /// Position of the stack pointer.
 pub const SP: usize = 31;
@@ -53,6 +57,12 @@ pub const DWARF_ORDER: [usize; 33] = {
     }
     order
 };
+
+/// True: interrupts are masked until the kernel has saved the user's registers (`kernel_entry` in
+/// arch/arm64/kernel/entry.S). The arguments are those of x86-64.
+pub fn registers_are_saved(_interrupted: &[u8], _sampled: &[u8], _kernel: usize) -> bool {
+    true
+}
 
 #[cfg(test)]
 mod tests {

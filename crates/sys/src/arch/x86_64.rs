@@ -1,6 +1,10 @@
 //! x86-64: System V ABI (AMD64 supplement), and the kernel's `arch/x86`.
 
+mod interrupted;
+
 use object::elf;
+
+pub use interrupted::registers_are_saved;
 
 /// Name of the architecture, as the compiler and the kernel write it.
 pub const NAME: &str = "x86_64";
@@ -34,7 +38,14 @@ pub const REGISTERS: usize = 17;
 /// this order. All are sampled, as unwind information may begin at any of them.
 pub const SAMPLED_REGISTERS: u64 = 0x1ff | 0xff << 16;
 
-/// Position of the instruction pointer among them.
+/// Mask of the registers of interrupted code that show whether the kernel had saved the user's: ax,
+/// cx, dx, si, bp, sp and r8 to r11.
+///
+/// A counter's interrupt cannot be masked here. It comes between the first instructions of a system
+/// call, too, when the kernel has saved none or only some.
+pub const INTERRUPTED_REGISTERS: u64 = 0b1101_1101 | 0xf << 16;
+
+/// Position of the instruction pointer among the sampled ones.
 pub const IP: usize = 8;
 /// Position of the stack pointer.
 pub const SP: usize = 7;

@@ -1,8 +1,14 @@
 use super::*;
 use proptest::prelude::*;
 
-const FULL: Layout =
-    Layout { period: true, group: false, callchain: true, raw: false, user_stack: true };
+const FULL: Layout = Layout {
+    period: true,
+    group: false,
+    callchain: true,
+    raw: false,
+    user_stack: true,
+    interrupted: false,
+};
 
 fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_ne_bytes()).collect()
@@ -38,6 +44,29 @@ fn sample_with_everything() {
     assert_eq!(AllRegs::new(&[0; 8]).in_dwarf_order(), None);
     assert_eq!(bytes, words(&[1, 2]));
     assert!(!full);
+}
+
+/// A counter's interrupt at the first instruction of a system call: the saved registers are of the
+/// call before.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn registers_that_the_kernel_has_not_saved_are_none() {
+    let layout = Layout { interrupted: true, ..FULL };
+    let read = |misc: u16, interrupted: &[u64]| {
+        let mut bytes = sample_bytes();
+        bytes.extend(words(interrupted));
+        let header = Header { kind: abi::PERF_RECORD_SAMPLE, misc, size: bytes.len() as u16 };
+        let sample = sample(header, &bytes, layout)?;
+        Some(matches!(sample.user, UserStack::Native { .. }))
+    };
+    let at_entry = [2, 0xa, 0x2000, 0xd, 4, 0xb0, 0x48, 8, 9, 10, 11];
+    let mut in_call = at_entry;
+    in_call[6] = 0xffff_c900_0000_1000;
+    assert_eq!(read(1, &at_entry), Some(false));
+    assert_eq!(read(1, &in_call), Some(true));
+    assert_eq!(read(2, &at_entry), Some(true), "a sample of user code");
+    assert_eq!(read(1, &[0]), Some(true), "without the registers");
+    assert_eq!(read(1, &at_entry[..10]), None, "one is missing");
 }
 
 /// cycles and instructions, as a CPU's counters have them.
@@ -120,13 +149,13 @@ proptest! {
     fn any_bytes_decode_without_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..400),
         kind in 0u32..24, misc: u16, period: bool, group: bool, callchain: bool, raw: bool,
-        user_stack: bool,
+        user_stack: bool, interrupted: bool,
     ) {
         let header = Header { kind, misc, size: bytes.len() as u16 };
         let _ = time_of(header, &bytes);
         let _ = sample_id(&bytes);
         let _ = other(header, &bytes);
-        let layout = Layout { period, group, callchain, raw, user_stack };
+        let layout = Layout { period, group, callchain, raw, user_stack, interrupted };
         if let Some(s) = sample(header, &bytes, layout) {
             s.group.iter().count();
             s.callchain.split(&mut Vec::new(), &mut Vec::new());
