@@ -105,6 +105,7 @@ const OPENS: &[(&str, &str)] = &[
     ("src/sampler/probe_definitions.rs", "the kernel's, in tracefs"),
     ("crates/heap/src/program.rs", "the user's: whether a command has other rights"),
     ("src/sampler/doctor.rs", "root's, in /etc"),
+    ("src/sampler/cgroup.rs", "the kernel's, in a cgroup"),
     ("src/sampler/events/pmu.rs", "the kernel's, in sysfs"),
     ("src/sampler/permissions/facts.rs", "the kernel's, in tracefs"),
     ("src/sampler/target.rs", "the kernel's, in a cgroup"),

@@ -110,7 +110,7 @@ impl Attacher {
         let mut attacher = Attacher {
             events: options.events.clone(),
             triggers: Vec::new(),
-            features: Features::all(),
+            features: Features::all(&options.target),
             counters: Vec::new(),
             sideband: Vec::new(),
             retired: Vec::new(),

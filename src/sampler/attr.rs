@@ -5,7 +5,7 @@ use perf_event::{Builder, ReadFormat, SampleFlag};
 use perf_event_open_sys::bindings as abi;
 
 use super::events::{EventKind, EventSpec, GroupRole};
-use super::{Rate, StackMethod};
+use super::{Rate, StackMethod, Target};
 use sys::arch::{INTERRUPTED_REGISTERS, SAMPLED_REGISTERS};
 use sys::procfs;
 use sys::record::Layout;
@@ -26,18 +26,21 @@ pub struct Features {
     pub kernel: bool,
     /// True if counters sample the registers of interrupted code, too.
     pub interrupted: bool,
+    /// True if counters sample the cgroups of processes, too (Linux 5.7).
+    pub cgroup: bool,
 }
 
 impl Features {
-    /// All that this kernel may have.
-    pub fn all() -> Features {
+    /// All that this kernel may have, for a target.
+    pub fn all(target: &Target) -> Features {
         let chain = procfs::sysctl("kernel/perf_event_max_stack").unwrap_or(0);
         // "Kernel lockdown" refuses these registers to everyone.
         let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown");
         let interrupted = INTERRUPTED_REGISTERS != 0
             && chain <= LONGEST_CHAIN
             && !lockdown.is_ok_and(|mode| mode.contains("[confidentiality]"));
-        Features { build_id: true, kernel: true, interrupted }
+        let cgroup = matches!(target, Target::Cgroup(_));
+        Features { build_id: true, kernel: true, interrupted, cgroup }
     }
 }
 
@@ -100,6 +103,7 @@ pub fn layout(
         callchain: stacks != StackMethod::None,
         user_stack: stacks.has_copies(),
         interrupted: has_interrupted(spec, stacks, features),
+        cgroup: has_cgroup(spec, features),
     }
 }
 
@@ -109,6 +113,12 @@ pub fn layout(
 fn has_interrupted(spec: &EventSpec, stacks: StackMethod, features: Features) -> bool {
     let in_kernel = spec.kernel && features.kernel;
     features.interrupted && in_kernel && spec.kind == EventKind::Hardware && stacks.has_copies()
+}
+
+/// True if samples have the cgroup of their process: those of counters, whose interrupts come also
+/// while the kernel switches to a thread of the cgroup.
+fn has_cgroup(spec: &EventSpec, features: Features) -> bool {
+    features.cgroup && spec.kind == EventKind::Hardware
 }
 
 fn stacks_of(spec: &EventSpec, stacks: StackMethod) -> StackMethod {
@@ -216,6 +226,9 @@ pub fn sampling_event<'a>(spec: &EventSpec, shape: &Shape, features: Features) -
             attr.sample_regs_intr = INTERRUPTED_REGISTERS;
             attr.sample_stack_user = attr.sample_stack_user.min(COPY_BEFORE_REGISTERS);
         }
+        if has_cgroup(spec, features) {
+            attr.sample_type |= u64::from(abi::PERF_SAMPLE_CGROUP);
+        }
     }
     if spec.raw {
         attr.sample_type |= SampleFlag::RAW.bits();
@@ -263,7 +276,8 @@ fn set_stacks(attr: &mut abi::perf_event_attr, stacks: StackMethod, features: Fe
 mod tests {
     use super::*;
 
-    const ALL: Features = Features { build_id: true, kernel: true, interrupted: true };
+    const ALL: Features =
+        Features { build_id: true, kernel: true, interrupted: true, cgroup: true };
 
     #[test]
     fn clocks_have_a_fixed_period_and_counters_a_frequency() {
@@ -281,17 +295,18 @@ mod tests {
     }
 
     #[test]
-    fn only_counters_sample_the_interrupted_registers() {
+    fn only_counters_sample_the_interrupted_registers_and_the_cgroup() {
         let fields = |name: &str, stacks| {
             let spec = EventSpec::parse(name).unwrap();
-            layout(&spec, Trigger::Frequency(99), stacks, ALL).interrupted
+            let layout = layout(&spec, Trigger::Frequency(99), stacks, ALL);
+            (layout.interrupted, layout.cgroup)
         };
         let copies = StackMethod::Auto { dump: 4096 };
-        assert_eq!(fields("cycles", copies), true);
-        assert_eq!(fields("cycles:u", copies), false, "no sample is in the kernel");
-        assert_eq!(fields("cycles", StackMethod::FramePointer), false);
-        assert_eq!(fields("cpu-clock", copies), false);
-        assert_eq!(fields("page-faults", copies), false);
+        assert_eq!(fields("cycles", copies), (true, true));
+        assert_eq!(fields("cycles:u", copies), (false, true), "no sample is in the kernel");
+        assert_eq!(fields("cycles", StackMethod::FramePointer), (false, true));
+        assert_eq!(fields("cpu-clock", copies), (false, false));
+        assert_eq!(fields("page-faults", copies), (false, false));
     }
 
     #[test]

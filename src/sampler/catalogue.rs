@@ -270,8 +270,11 @@ fn why_not(spec: &EventSpec) -> Option<Unavailable> {
         cpu_wide: false,
     };
     let open = |kernel| {
-        let mut builder =
-            sampling_event(spec, &shape, Features { build_id: false, kernel, interrupted: false });
+        let mut builder = sampling_event(
+            spec,
+            &shape,
+            Features { build_id: false, kernel, interrupted: false, cgroup: false },
+        );
         builder.enabled(false).observe_self().any_cpu();
         builder.build().map(|_| ())
     };

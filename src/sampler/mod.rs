@@ -11,6 +11,7 @@ mod attach;
 mod attr;
 pub mod bpf;
 pub mod catalogue;
+mod cgroup;
 mod command;
 pub mod doctor;
 mod duration;

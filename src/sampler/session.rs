@@ -14,6 +14,7 @@ use super::attr::{self, Trigger};
 use super::bpf::btf::Btf;
 use super::bpf::deep::DeepStacks;
 use super::bpf::filter::SampleFilter;
+use super::cgroup::CgroupMembers;
 use super::events::{EventKind, GroupRole, Overload};
 use super::filter::ProcessFilter;
 use super::notes::{Note, SystemNote};
@@ -27,7 +28,7 @@ use programs::KernelPrograms;
 use sys::Error;
 use sys::os;
 use sys::record::{self, Header, Layout, Record};
-use targets::{attach, cpus, filter, new_attacher};
+use targets::{attach, cgroups, cpus, filter, new_attacher};
 
 /// Nanoseconds for which a record may still be preceded by an older one of another CPU.
 const SETTLE_NANOS: u64 = 2_000_000;
@@ -71,6 +72,8 @@ pub struct Session {
     layouts: Vec<Layout>,
     /// The processes on whose behalf whole CPUs are sampled.
     filter: Option<ProcessFilter>,
+    /// The cgroups of the target, for which alone the events count.
+    cgroups: Option<CgroupMembers>,
     /// Counters of the records read from the rings.
     stats: Stats,
     /// Lost samples according to the kernel's counters, read at the end.
@@ -155,6 +158,7 @@ impl Session {
             moved,
             layouts,
             filter,
+            cgroups: cgroups(options)?,
             stats,
             lost_by_events: 0,
             forks: 0,
@@ -361,7 +365,7 @@ impl Session {
             self.thin();
         }
         let lost = self.stats.lost;
-        let Session { attacher, rings, layouts, filter, stats, forks, .. } = self;
+        let Session { attacher, rings, layouts, filter, cgroups, stats, forks, .. } = self;
         let (longest_pause, busy_since) = (&mut self.longest_pause, &mut self.busy_since);
         let mut deep = std::mem::take(&mut attacher.deep);
         deep.begin();
@@ -375,7 +379,9 @@ impl Session {
                         }
                         event => event,
                     };
-                    if filter.as_mut().is_none_or(|f| f.admits(&event)) {
+                    if filter.as_mut().is_none_or(|f| f.admits(&event))
+                        && cgroups.as_mut().is_none_or(|groups| groups.admits(&event))
+                    {
                         *forks += u64::from(matches!(event, Event::Other(Record::Fork { .. })));
                         let time = record::time_of(header, bytes).unwrap_or(0);
                         let delivery = deep.complete(event, |event| consume(time, event));

@@ -128,6 +128,7 @@ mod tests {
             time: 4,
             period: None,
             group: GroupCounts::default(),
+            cgroup: None,
             kernel: false,
             callchain: Callchain::default(),
             raw: &[],

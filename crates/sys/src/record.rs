@@ -67,6 +67,8 @@ pub struct Layout {
     pub user_stack: bool,
     /// `PERF_SAMPLE_REGS_INTR`, with the registers [`arch::INTERRUPTED_REGISTERS`].
     pub interrupted: bool,
+    /// `PERF_SAMPLE_CGROUP`.
+    pub cgroup: bool,
 }
 
 /// The user registers that unwinding needs.
@@ -158,6 +160,8 @@ pub struct Sample<'a> {
     pub raw: &'a [u8],
     /// User registers and stack.
     pub user: UserStack<'a>,
+    /// Identifier of the cgroup (v2) of its process, if the layout has it.
+    pub cgroup: Option<u64>,
 }
 
 impl<'a> Sample<'a> {
@@ -207,6 +211,7 @@ impl<'a> Sample<'a> {
             callchain: Callchain::default(),
             raw: &[],
             user,
+            cgroup: None,
         }
     }
 }
@@ -466,7 +471,8 @@ pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_
             user = UserStack::None;
         }
     }
-    Some(Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user })
+    let cgroup = if layout.cgroup { Some(r.u64()?) } else { None };
+    Some(Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user, cgroup })
 }
 
 fn group<'a>(r: &mut RecordReader<'a>) -> Option<GroupCounts<'a>> {

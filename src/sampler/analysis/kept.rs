@@ -83,8 +83,20 @@ struct KeptStack {
 impl KeptSample {
     /// A sample of the first event, without weight.
     fn new(sample: &Sample<'_>, blocks: &mut StackBlocks) -> KeptSample {
-        let Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user } =
-            *sample;
+        let Sample {
+            id,
+            ip,
+            pid,
+            tid,
+            time,
+            period,
+            group,
+            kernel,
+            callchain,
+            raw,
+            user,
+            cgroup: _,
+        } = *sample;
         let parts = [callchain.bytes(), group.bytes(), raw].concat().into_boxed_slice();
         let (replaced, go) = match user {
             UserStack::Native { rest, .. } => (rest.replaced(), rest.go().all()),
@@ -124,6 +136,7 @@ impl KeptSample {
             time,
             period,
             group: GroupCounts::default(),
+            cgroup: None,
             kernel,
             callchain: Callchain::default(),
             raw: &[],
@@ -292,6 +305,7 @@ mod tests {
                     callchain: Callchain::new(&bytes[..64]),
                     raw: &bytes[..11],
                     user,
+                    cgroup: None,
                 };
                 kept(Event::Sample { event: 7, weight: 8, represents: 9, sample }, &mut blocks);
             }

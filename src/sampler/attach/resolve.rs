@@ -249,6 +249,8 @@ impl Attacher {
                 self.features.kernel = false;
                 let why = refusal(&error, Wanted::Kernel);
                 self.notes.push(EventNote::NoKernelFrames(why).into());
+            } else if self.features.cgroup && error.raw_os_error() == Some(libc::EINVAL) {
+                self.features.cgroup = false;
             } else {
                 return Err(error);
             }

@@ -2,6 +2,7 @@
 
 use crate::sampler::attach::{Attacher, Who};
 use crate::sampler::bpf::filter::SampleFilter;
+use crate::sampler::cgroup::CgroupMembers;
 use crate::sampler::events::{EventKind, GroupRole};
 use crate::sampler::filter::ProcessFilter;
 use crate::sampler::permissions::{Wanted, refusal};
@@ -92,6 +93,14 @@ pub(super) fn filter(
             Ok((Some(ProcessFilter::for_pids(&pids)), pids))
         }
         _ => Ok((None, Vec::new())),
+    }
+}
+
+/// The cgroups of the target, if it is a cgroup.
+pub(super) fn cgroups(options: &Options) -> Result<Option<CgroupMembers>, Error> {
+    match &options.target {
+        Target::Cgroup(path) => Ok(Some(CgroupMembers::new(&target::cgroup_directory(path)?))),
+        _ => Ok(None),
     }
 }
 

@@ -31,6 +31,7 @@ fn records(data: &[u8]) {
         raw: flags & 8 != 0,
         user_stack: flags & 16 != 0,
         interrupted: flags & 32 != 0,
+        cgroup: flags & 64 != 0,
     };
     let _ = record::time_of(header, bytes);
     let _ = record::sample_id(bytes);

@@ -8,6 +8,7 @@ const FULL: Layout = Layout {
     raw: false,
     user_stack: true,
     interrupted: false,
+    cgroup: false,
 };
 
 fn words(words: &[u64]) -> Vec<u8> {
@@ -44,6 +45,16 @@ fn sample_with_everything() {
     assert_eq!(AllRegs::new(&[0; 8]).in_dwarf_order(), None);
     assert_eq!(bytes, words(&[1, 2]));
     assert!(!full);
+    assert_eq!(s.cgroup, None);
+}
+
+#[test]
+fn the_cgroup_is_behind_all_other_fields() {
+    let layout = Layout { cgroup: true, interrupted: true, ..FULL };
+    let mut bytes = sample_bytes();
+    bytes.extend(words(&[0, 77]));
+    let header = Header { kind: abi::PERF_RECORD_SAMPLE, misc: 2, size: bytes.len() as u16 };
+    assert_eq!(sample(header, &bytes, layout).map(|s| s.cgroup), Some(Some(77)));
 }
 
 /// A counter's interrupt at the first instruction of a system call: the saved registers are of the
@@ -149,13 +160,13 @@ proptest! {
     fn any_bytes_decode_without_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..400),
         kind in 0u32..24, misc: u16, period: bool, group: bool, callchain: bool, raw: bool,
-        user_stack: bool, interrupted: bool,
+        user_stack: bool, interrupted: bool, cgroup: bool,
     ) {
         let header = Header { kind, misc, size: bytes.len() as u16 };
         let _ = time_of(header, &bytes);
         let _ = sample_id(&bytes);
         let _ = other(header, &bytes);
-        let layout = Layout { period, group, callchain, raw, user_stack, interrupted };
+        let layout = Layout { period, group, callchain, raw, user_stack, interrupted, cgroup };
         if let Some(s) = sample(header, &bytes, layout) {
             s.group.iter().count();
             s.callchain.split(&mut Vec::new(), &mut Vec::new());
