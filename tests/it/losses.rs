@@ -75,8 +75,8 @@ fn other_processes_fill_no_ring() {
     let known = target("known", Build::C);
     let _neighbours = Neighbours::start(20);
     for rate in ["99", "999"] {
-        let prof = Prof::new(&dir, "record --no-symbolize").args(&format!("-F {rate}"));
-        prof.target(&known, "0.3").run().ok();
+        let prof = Prof::new(&dir, "record --no-symbolize -e cpu-clock");
+        prof.args(&format!("-F {rate}")).target(&known, "0.3").run().ok();
         let p = read(dir.path().join("profile.pb.gz"));
         assert_eq!(p.figure("lost"), 0, "{rate} Hz: {:?}", p.comments);
         assert_eq!(p.comment("lost-records"), None, "{rate} Hz: {:?}", p.comments);
