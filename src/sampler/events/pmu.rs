@@ -21,10 +21,10 @@ pub fn event(pmu: &str, terms: &str, text: &str) -> Result<EventSpec, Error> {
     })?;
     let mut config = Config::default();
     for term in terms.split(',') {
-        config.set(&description, term).map_err(|why| failed(format!("PMU '{pmu}': {why}")))?;
+        config.set(&description, term).map_err(|why| failed(format!("PMU '{pmu}' {why}")))?;
     }
     if let Some(missing) = config.unset.first() {
-        return Err(failed(format!("PMU '{pmu}': {missing}=VALUE is missing")));
+        return Err(failed(format!("PMU '{pmu}' needs {missing}=VALUE")));
     }
     let [config, config1, config2] = config.words;
     let spec = EventSpec::plain(text, EventKind::Hardware, number, config);
@@ -98,7 +98,7 @@ struct Field {
 impl Field {
     /// From a file in `format`: `config:0-7,32-35`.
     fn parse(text: &str) -> Result<Field, String> {
-        let invalid = || format!("its format '{text}' is unknown");
+        let invalid = || format!("has a field of the unknown format '{text}'");
         let (word, bits) = text.split_once(':').ok_or_else(invalid)?;
         let word = WORDS.iter().position(|name| *name == word).ok_or_else(invalid)?;
         let bits: Option<Vec<Bits>> = bits.split(',').map(Bits::parse).collect();
@@ -130,7 +130,9 @@ impl Config {
     fn set(&mut self, pmu: &Pmu, term: &str) -> Result<(), String> {
         match term.split_once('=') {
             Some((field, value)) => self.set_field(pmu, field, value),
-            None if !is_name(term) => Err("no event is named".to_owned()),
+            None if !is_name(term) => {
+                Err("needs the name of an event between the slashes".to_owned())
+            }
             None => match pmu.event(term) {
                 Some(terms) => terms.trim().split(',').try_for_each(|term| {
                     let (field, value) = term.split_once('=').unwrap_or((term, "1"));
@@ -143,7 +145,9 @@ impl Config {
 
     fn set_field(&mut self, pmu: &Pmu, name: &str, value: &str) -> Result<(), String> {
         let field = is_name(name).then(|| pmu.field(name)).flatten();
-        let field = field.ok_or_else(|| format!("it has no '{name}'"))??;
+        let field = field.ok_or_else(|| {
+            format!("has no event or field '{name}'; 'prof list' shows its events")
+        })??;
         self.unset.retain(|unset| unset != name);
         if value == "?" {
             self.unset.push(name.to_owned());
@@ -153,9 +157,9 @@ impl Config {
             Some(digits) => u64::from_str_radix(digits, 16),
             None => value.parse(),
         };
-        let number = parsed.map_err(|_| format!("'{value}' is not a number"))?;
+        let number = parsed.map_err(|_| format!("needs a number in place of '{value}'"))?;
         let fits = field.store(number, &mut self.words[field.word]);
-        fits.then_some(()).ok_or_else(|| format!("{value} is too large for '{name}'"))
+        fits.then_some(()).ok_or_else(|| format!("has no room for {value} in '{name}'"))
     }
 }
 
@@ -207,14 +211,14 @@ mod tests {
     #[test]
     fn what_the_pmu_does_not_describe_is_refused() {
         let refused = |terms, why: &str| assert_eq!(words(terms), Err(why.to_owned()), "{terms}");
-        refused("event=0x1000", "0x1000 is too large for 'event'");
-        refused("inv=2", "2 is too large for 'inv'");
-        refused("event=0x", "'0x' is not a number");
-        refused("nosuch", "it has no 'nosuch'");
-        refused("../type=1", "it has no '../type'");
-        refused("", "no event is named");
-        refused("odd=1", "its format 'config7:0-15' is unknown");
-        refused("long=1", "its format 'config:0-64' is unknown");
+        refused("event=0x1000", "has no room for 0x1000 in 'event'");
+        refused("inv=2", "has no room for 2 in 'inv'");
+        refused("event=0x", "needs a number in place of '0x'");
+        refused("nosuch", "has no event or field 'nosuch'; 'prof list' shows its events");
+        refused("../type=1", "has no event or field '../type'; 'prof list' shows its events");
+        refused("", "needs the name of an event between the slashes");
+        refused("odd=1", "has a field of the unknown format 'config7:0-15'");
+        refused("long=1", "has a field of the unknown format 'config:0-64'");
         refused("of-a-chip", "ldlat");
     }
 
@@ -231,7 +235,7 @@ mod tests {
                 if is_name(&name)
                     && let Err(e) = event(&pmu, &name, &format!("{pmu}/{name}/"))
                 {
-                    assert!(e.to_string().contains("=VALUE is missing"), "{e}");
+                    assert!(e.to_string().contains(" needs "), "{e}");
                 }
             }
         }
