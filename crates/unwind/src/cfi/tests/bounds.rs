@@ -5,6 +5,7 @@ use std::io::Write;
 use super::super::memory::{self, MAX_BUILDS, MAX_BYTES, MAX_ENTRIES};
 use super::super::rows::MAX_ROWS;
 use super::*;
+use crate::cfi::memory::{MAX_DECOMPRESSED, MAX_INDEXED};
 
 /// A `.debug_frame`, or an `.eh_frame`.
 #[derive(Clone, Copy, PartialEq)]

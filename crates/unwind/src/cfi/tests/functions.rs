@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::process::Command;
 
 use super::*;
+use crate::cfi::entries::debug_section;
 use sys::elf::Elf;
 
 /// Tables of a file, and gimli's own view of them.
