@@ -131,6 +131,14 @@ pub fn argument(argument: clap::Arg) -> clap::Arg {
                  The interactive views stay afterwards. TIME has a unit: 500ms, 10s, 5m, 1h. A \
                  number alone is seconds.",
             ),
+        "freq" => {
+            argument.help("Take HZ samples per second and CPU [default: 99 or less]").long_help(
+                "Take HZ samples per second and CPU [default: 99 or less]\n\n\
+             Of the whole machine, all CPUs together take 300 by default. 'max' is the kernel's \
+             limit. Avoid round numbers such as 100 and 1000: programs that work in step with the \
+             timer are then always sampled at the same place.",
+            )
+        }
         // --demangle none, which top has for names of files as well, replaces --no-demangle.
         "no_demangle" => argument.hide(true),
         // --no-inlines is that of recordings.

@@ -73,7 +73,8 @@ fn prof_top_lists_what_it_takes() {
         for option in refused.into_iter().chain(["Heap", "HEAP", "alloc", "default: 10s"]) {
             assert!(!text.contains(option), "{option} is in {what}: {text}");
         }
-        for option in ["--off-cpu", "--duration", "until you quit", "syscalls", "--focus"] {
+        let own = ["until you quit", "default: 99 or less"];
+        for option in ["--off-cpu", "--duration", "syscalls", "--focus"].into_iter().chain(own) {
             assert!(text.contains(option), "{option} is not in {what}: {text}");
         }
     }
