@@ -189,7 +189,7 @@ fn the_suggested_next_command_works() {
     record("my file.gz", "0.2").says(&[next]);
     let out = record("/dev/null", "0.2").says(&["wrote /dev/null"]);
     assert!(!out.stderr.contains("next:"), "{}", out.stderr);
-    let out = Prof::new(&dir, "record -F 1").target("true", "").run().ok();
+    let out = Prof::new(&dir, "record -e cpu-clock -F 1").target("true", "").run().ok();
     assert!(!out.stderr.contains("next:"), "{}", out.stderr);
 }
 
