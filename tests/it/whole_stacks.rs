@@ -99,10 +99,12 @@ fn most_stacks_of_a_recording_are_whole() {
     let cpp = target("stacks", Build::Cpp);
     let modes = ["inlined", "deep", "exceptions", "copies", "aligned"];
     for mode in modes {
-        let (p, share) = recorded(mode, &cpp, &[mode, "0.3"]);
+        let (p, share) = recorded_by("record -F 999", mode, 100, &cpp, &[mode, "0.3"]);
         assert!(share.percent() > MOST, "{mode}: {share:#?}");
         let deepest = p.samples.iter().map(|s| s.locations.len()).max().unwrap();
-        assert!(mode != "deep" || deepest > 1000, "{deepest} frames");
+        // The program works at each depth up to 1,000 for the same time: that none of 100 samples is
+        // in the deepest fifth has a chance of 2e-10.
+        assert!(mode != "deep" || deepest > 800, "{deepest} frames");
     }
     let flags = ["-O2", "-fomit-frame-pointer", "-shared", "-fPIC"];
     let plugin = built("plugin.so", "plugin.cpp", &flags).display().to_string();
