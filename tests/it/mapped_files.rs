@@ -102,11 +102,19 @@ fn libraries_in_turn_at_one_address_have_their_own_names() {
 #[test]
 fn a_reloaded_library_has_its_own_names() {
     for (what, flags) in BUILDS {
-        for mode in ["links", "copies"] {
-            let dir = temp_dir();
-            let p = record(dir.path(), "-F 997", mode, &libraries(flags));
-            assert_none_is_wrong(&format!("{mode} {what}"), &of_libraries(&p));
-        }
+        let dir = temp_dir();
+        let p = record(dir.path(), "-F 997", "links", &libraries(flags));
+        assert_none_is_wrong(&format!("links {what}"), &of_libraries(&p));
+        let dir = temp_dir();
+        let p = record(dir.path(), "-F 997", "copies", &libraries(flags));
+        let found = of_libraries(&p);
+        let [first, second] = &found;
+        assert_eq!((first.wrong, second.wrong), (0, 0), "copies {what}");
+        // A copy is at its path for some milliseconds: whether prof opens it in time is chance. If
+        // it does not, the stacks say so.
+        let right = first.right + second.right;
+        let replaced = p.total_share("[truncated: binary replaced]");
+        assert!(right > 0 || replaced > 10.0, "copies {what}: {replaced} % replaced");
     }
 }
 
