@@ -92,20 +92,22 @@ fn stripped_go_scheduler_stacks_are_whole() {
     assert!(share.all >= 200 && share.percent() >= 90.0, "{share:#?}");
 }
 
-/// Fails unless the stacks with this function end with that reason, in that percentage at least.
+/// Fails unless the samples with this function end with that reason, in that percentage at least.
 #[track_caller]
 fn assert_ends(name: &str, p: &Pprof, function: &str, reason: &str, at_least: f64) {
     let end = format!("[truncated: {reason}]");
+    let column = p.column("samples");
     let (mut all, mut right) = (0, 0);
     for sample in &p.samples {
         let frames = p.user_frames(sample);
         if frames.contains(&function) {
-            all += 1;
-            right += u32::from(frames.last() == Some(&end.as_str()));
+            let samples = sample.values[column];
+            all += samples;
+            right += if frames.last() == Some(&end.as_str()) { samples } else { 0 };
         }
     }
     assert!(all > 0, "{name}: no stack with {function}");
-    let share = 100.0 * f64::from(right) / f64::from(all);
+    let share = 100.0 * right as f64 / all as f64;
     assert!(share >= at_least, "{name}: {share} % end with {reason}");
 }
 
