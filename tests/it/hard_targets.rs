@@ -122,8 +122,9 @@ fn a_stopped_process_stays_stopped_while_it_is_recorded() {
             let stopped = p.samples.iter().filter(|s| s.labels["state"] == "stopped");
             let seconds = stopped.map(|s| s.values[wall]).sum::<i64>() as f64 / 1e9;
             let all = p.duration_nanos as f64 / 1e9;
-            // The states are read when the 0.5 s are over; a busy machine closes the window later.
-            let is_all = all >= 0.5 && (0.45..1.001 * all).contains(&seconds);
+            // The states are read when the 0.5 s are over, after the end of the duration: on a busy
+            // machine, prof waits for a CPU in between (0.6 ms were seen, 0.5 ms were allowed).
+            let is_all = all >= 0.5 && (0.45..all + 0.1).contains(&seconds);
             assert!(is_all, "-T {types}: {seconds} s of {all} s stopped");
             assert_sampled(types, &p, "works_afterwards");
         } else {
