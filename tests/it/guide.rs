@@ -103,7 +103,8 @@ fn pattern(line: &str) -> String {
         pattern += &match () {
             () if is("hex") => "[0-9a-fx]+".to_owned(),
             () if is("unit") => format!(r"\d[\d.,]* ?{UNIT}"),
-            () if is("number") => r"\d[\d.,:]*".to_owned(),
+            // `go tool pprof` writes 100 % in the width of `98.80`.
+            () if is("number") => r" *\d[\d.,:]*".to_owned(),
             () if is("space") => r"\s+".to_owned(),
             () => ".*".to_owned(),
         };
