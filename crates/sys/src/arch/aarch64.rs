@@ -60,7 +60,11 @@ pub const DWARF_ORDER: [usize; 33] = {
 
 /// True: interrupts are masked until the kernel has saved the user's registers (`kernel_entry` in
 /// arch/arm64/kernel/entry.S). The arguments are those of x86-64.
-pub fn registers_are_saved(_interrupted: &[u8], _sampled: &[u8], _kernel: usize) -> bool {
+pub fn registers_are_saved(
+    _interrupted: &[u8],
+    _sampled: &[u8],
+    _kernel: impl FnOnce() -> usize,
+) -> bool {
     true
 }
 

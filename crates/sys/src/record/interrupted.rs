@@ -24,7 +24,7 @@ impl<'a> Interrupted<'a> {
     /// True if the sampled user registers are those of the thread. To be called for samples of the
     /// kernel only; `chain` is their call chain.
     pub fn leaves_saved(&self, sampled: AllRegs<'_>, chain: Callchain<'_>) -> bool {
-        arch::registers_are_saved(self.0, sampled.0, kernel_addresses(chain))
+        arch::registers_are_saved(self.0, sampled.0, || kernel_addresses(chain))
     }
 }
 

@@ -34,9 +34,13 @@ const SAMPLED: [usize; INTERRUPTED_REGISTERS.count_ones() as usize] =
 /// sampled are the thread's.
 ///
 /// `interrupted`: the registers [`INTERRUPTED_REGISTERS`] of the kernel's code, `sampled`: the user's,
-/// [`SAMPLED_REGISTERS`](super::SAMPLED_REGISTERS), both as the kernel wrote them; `kernel`: the number
-/// of kernel addresses in the call chain.
-pub fn registers_are_saved(interrupted: &[u8], sampled: &[u8], kernel: usize) -> bool {
+/// [`SAMPLED_REGISTERS`](super::SAMPLED_REGISTERS), both as the kernel wrote them; `kernel` gives the
+/// number of kernel addresses in the call chain.
+pub fn registers_are_saved(
+    interrupted: &[u8],
+    sampled: &[u8],
+    kernel: impl FnOnce() -> usize,
+) -> bool {
     let (words, _) = interrupted.as_chunks::<8>();
     let (user, _) = sampled.as_chunks::<8>();
     if words.len() < SAMPLED.len() || user.len() < super::REGISTERS {
@@ -59,7 +63,7 @@ pub fn registers_are_saved(interrupted: &[u8], sampled: &[u8], kernel: usize) ->
         return are_equal();
     }
     let distance = KERNEL_STACK - sp % KERNEL_STACK;
-    let moves_bp = BP_UNSAVED.contains(&distance) && kernel <= ENTRY_CHAIN;
+    let moves_bp = BP_UNSAVED.contains(&distance) && kernel() <= ENTRY_CHAIN;
     !moves_bp || is_equal(position(BP))
 }
 
@@ -97,7 +101,7 @@ mod tests {
     }
 
     fn is_saved(interrupted: &[u64], kernel: usize) -> bool {
-        registers_are_saved(&bytes(interrupted), &bytes(&user()), kernel)
+        registers_are_saved(&bytes(interrupted), &bytes(&user()), || kernel)
     }
 
     #[test]
