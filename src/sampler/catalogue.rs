@@ -7,6 +7,7 @@ use std::io;
 use super::EventSpec;
 use super::attr::{Features, Shape, StartWhen, Trigger, sampling_event};
 use super::events::names::{self, Generic};
+use super::events::pmu;
 use super::permissions::{Obstacle, Wanted, refusal};
 use super::{StackMethod, tracefs};
 
@@ -194,22 +195,10 @@ fn software() -> Group {
 
 /// Events that sysfs lists, by PMU.
 fn pmus() -> Vec<Group> {
-    let names = |path: &str| {
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            entries.filter_map(|e| e.file_name().into_string().ok()).collect();
-        names.sort();
-        names
-    };
-    let devices = "/sys/bus/event_source/devices";
-    let groups = names(devices).into_iter().filter_map(|pmu| {
-        let events = names(&format!("{devices}/{pmu}/events"));
-        // `x.unit` and `x.scale` state how to print `x`.
-        let events: Vec<_> = events
-            .iter()
-            .filter(|event| !event.contains('.'))
-            .map(|event| tried(&format!("{pmu}/{event}/"), String::new()))
-            .collect();
+    let groups = pmu::names().into_iter().filter_map(|pmu| {
+        let events = pmu::events(&pmu);
+        let events: Vec<_> =
+            events.iter().map(|event| tried(&format!("{pmu}/{event}/"), String::new())).collect();
         let title = format!("Events of the PMU {pmu}");
         let group = Group { events, ..Group::new("pmu", &title, None, Vec::new()) };
         (!group.events.is_empty()).then(|| group.summed_up())

@@ -2,7 +2,7 @@
 //! `sched:sched_switch`, `r01c2`, `L1-dcache-load-misses`, `pmu/event/`.
 
 pub mod names;
-mod pmu;
+pub mod pmu;
 mod probe;
 
 use std::io;

@@ -31,6 +31,27 @@ pub fn event(pmu: &str, terms: &str, text: &str) -> Result<EventSpec, Error> {
     Ok(EventSpec { config1, config2, ..spec })
 }
 
+/// The names of all PMUs.
+pub fn names() -> Vec<String> {
+    files(Path::new(DEVICES))
+}
+
+/// The names of the events that sysfs lists for a PMU.
+pub fn events(pmu: &str) -> Vec<String> {
+    let mut names = files(&Path::new(DEVICES).join(pmu).join("events"));
+    // `x.unit` and `x.scale` state how to print `x`.
+    names.retain(|name| is_name(name));
+    names
+}
+
+/// The names of a directory's files, in order.
+fn files(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
 /// True if a text names a file of a PMU's description.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.contains(['/', '.'])
@@ -225,16 +246,9 @@ mod tests {
     /// Each event that this machine's PMUs list can be converted, whatever the CPU.
     #[test]
     fn all_events_of_this_machine_have_a_configuration() {
-        let names = |path: PathBuf| {
-            let entries = fs::read_dir(path).into_iter().flatten().flatten();
-            entries.filter_map(|e| e.file_name().into_string().ok()).collect::<Vec<_>>()
-        };
-        for pmu in names(DEVICES.into()) {
-            for name in names(Path::new(DEVICES).join(&pmu).join("events")) {
-                // `x.unit` and `x.scale` state how to print `x`.
-                if is_name(&name)
-                    && let Err(e) = event(&pmu, &name, &format!("{pmu}/{name}/"))
-                {
+        for pmu in names() {
+            for name in events(&pmu) {
+                if let Err(e) = event(&pmu, &name, &format!("{pmu}/{name}/")) {
                     assert!(e.to_string().contains(" needs "), "{e}");
                 }
             }
