@@ -1,12 +1,13 @@
 //! The cgroups (v2) of a target, by their identifiers.
 
 use std::fs;
-use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashSet;
 
 use super::Event;
+use super::target::cgroups_below;
 
 /// A cgroup and its descendants.
 ///
@@ -66,17 +67,8 @@ impl CgroupMembers {
 /// The identifiers of the cgroup with this directory and of its descendants: the numbers of their
 /// inodes (`kernfs_ino` in include/linux/kernfs.h).
 fn identifiers(directory: &Path) -> FxHashSet<u64> {
-    let mut found: FxHashSet<u64> = fs::metadata(directory).iter().map(|m| m.ino()).collect();
-    let mut directories = vec![directory.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                found.insert(entry.ino());
-                directories.push(entry.path());
-            }
-        }
-    }
-    found
+    let directories = cgroups_below(directory);
+    directories.iter().flat_map(fs::metadata).map(|directory| directory.ino()).collect()
 }
 
 #[cfg(test)]

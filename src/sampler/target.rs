@@ -1,6 +1,6 @@
 //! The target of a recording: processes, threads, a command, a cgroup, CPUs, everything.
 
-use std::fs::File;
+use std::fs::{DirEntry, File};
 use std::path::{Path, PathBuf};
 
 use sys::{Error, ThreadId, procfs};
@@ -161,15 +161,26 @@ fn populated(directory: &Path) -> bool {
 
 /// Processes of a cgroup and its descendants.
 pub fn cgroup_processes(directory: &Path) -> Vec<i32> {
-    let mut directories = vec![directory.to_path_buf()];
     let mut pids = Vec::new();
-    while let Some(directory) = directories.pop() {
+    for directory in cgroups_below(directory) {
         let text = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
         pids.extend(text.lines().filter_map(|l| l.parse::<i32>().ok()));
-        let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
-        directories.extend(entries.filter(|e| e.path().is_dir()).map(|e| e.path()));
     }
     pids
+}
+
+/// The directories of a cgroup and of its descendants.
+pub fn cgroups_below(directory: &Path) -> Vec<PathBuf> {
+    let mut found = vec![directory.to_path_buf()];
+    let mut next = 0;
+    while let Some(directory) = found.get(next) {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let is_directory = |e: &DirEntry| e.file_type().is_ok_and(|kind| kind.is_dir());
+        let below: Vec<PathBuf> = entries.filter(is_directory).map(|e| e.path()).collect();
+        found.extend(below);
+        next += 1;
+    }
+    found
 }
 
 #[cfg(test)]
