@@ -72,7 +72,7 @@ pub struct Session {
     layouts: Vec<Layout>,
     /// The processes on whose behalf whole CPUs are sampled.
     filter: Option<ProcessFilter>,
-    /// The cgroups of the target, for which alone the events count.
+    /// The cgroups of the target, if samples have that of their process.
     cgroups: Option<CgroupMembers>,
     /// Counters of the records read from the rings.
     stats: Stats,
@@ -140,7 +140,7 @@ impl Session {
         };
         os::pause_briefly();
         programs.begin(&attacher, rings.outputs().samples, options, &pids, command)?;
-        let layouts = attacher
+        let layouts: Vec<Layout> = attacher
             .events
             .iter()
             .zip(&attacher.triggers)
@@ -156,9 +156,9 @@ impl Session {
             attacher,
             rings,
             moved,
+            cgroups: cgroups(options, &layouts)?,
             layouts,
             filter,
-            cgroups: cgroups(options)?,
             stats,
             lost_by_events: 0,
             forks: 0,

@@ -9,6 +9,7 @@ use crate::sampler::permissions::{Wanted, refusal};
 use crate::sampler::rings::Rings;
 use crate::sampler::types::{NeededClock, ProfileTypes};
 use crate::sampler::{Options, Rate, Target, target};
+use sys::record::Layout;
 use sys::{Error, procfs};
 
 use super::CPU_WIDE_PERIOD;
@@ -96,10 +97,15 @@ pub(super) fn filter(
     }
 }
 
-/// The cgroups of the target, if it is a cgroup.
-pub(super) fn cgroups(options: &Options) -> Result<Option<CgroupMembers>, Error> {
+/// The cgroups of the target, if samples have that of their process.
+pub(super) fn cgroups(
+    options: &Options,
+    layouts: &[Layout],
+) -> Result<Option<CgroupMembers>, Error> {
     match &options.target {
-        Target::Cgroup(path) => Ok(Some(CgroupMembers::new(&target::cgroup_directory(path)?))),
+        Target::Cgroup(path) if layouts.iter().any(|layout| layout.cgroup) => {
+            Ok(Some(CgroupMembers::new(&target::cgroup_directory(path)?)))
+        }
         _ => Ok(None),
     }
 }
