@@ -247,7 +247,7 @@ impl AllocationRing {
         let mark = QueueMark { begun, ended, before, after: os::monotonic_nanos() };
         let times = self.times.bounds(until, mark.after);
         loop {
-            self.copy.take_late(&mut self.stacks, &self.memory, over, &mut consume)?;
+            self.copy.take_late(&mut self.stacks, &self.memory, times, over, &mut consume)?;
             self.take_in_order(&mark, times, &mut consume)?;
             let blocked = self.stacks.is_blocked() || self.frees.is_blocked();
             // If it is blocked, ends may belong to allocations that are not read yet.
@@ -260,7 +260,7 @@ impl AllocationRing {
             }
         }
         if over {
-            self.copy.take_late(&mut self.stacks, &self.memory, over, &mut consume)?;
+            self.copy.take_late(&mut self.stacks, &self.memory, times, over, &mut consume)?;
         }
         self.stacks.publish_read(&self.memory, &self.file);
         self.times.finish(until, mark);

@@ -11,6 +11,7 @@ use super::super::layout::{GRANULE, Kind, MAX_STACK, StackRecord, register};
 use super::memory::{Damaged, bytes_of, ring};
 use super::records::{Allocation, AllocationRecord, Writer};
 use super::stacks::StackQueue;
+use super::times::ReadBounds;
 use sys::arch::REGISTERS;
 use sys::record::{AllRegs, Regs, Rest, UserStack};
 
@@ -45,15 +46,16 @@ impl Copied {
         Ok(())
     }
 
-    /// Passes on late records that are complete now.
+    /// Passes on late records that are complete now, if it is time for that.
     pub fn take_late(
         &mut self,
         stacks: &mut StackQueue,
         memory: &MmapRaw,
+        times: ReadBounds,
         over: bool,
         consume: &mut impl FnMut(AllocationRecord<'_>),
     ) -> Result<(), Damaged> {
-        while let Some((position, word)) = stacks.late(memory, over) {
+        while let Some((position, word)) = stacks.late(memory, times, over) {
             self.take(memory, stacks.place(position), granule::count(word))?;
             stacks.pass_late(memory, position, word);
             self.pass_on(consume)?;

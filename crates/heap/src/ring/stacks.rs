@@ -9,6 +9,7 @@ use memmap2::MmapRaw;
 use super::super::layout::granule::{self, DONE, LATE, READY, RESERVED, RETIRED, SKIPPED, STATE};
 use super::super::layout::{GRANULE, GRANULES, MAX_STACK, RING_AT, StackRecord};
 use super::memory::{Damaged, header, ring, words};
+use super::times::ReadBounds;
 use sys::os;
 
 /// Time after which granules behind the record of a slow writer are reused, but not its own; the
@@ -86,18 +87,26 @@ impl StackQueue {
         self.waiting.len() == MAX_WAITING
     }
 
-    /// The position and word of a delayed record that is complete now. A record that takes too long
-    /// is skipped, and lost when all is `over`.
-    pub fn late(&mut self, memory: &MmapRaw, over: bool) -> Option<(u64, u64)> {
+    /// The position and word of a delayed record that is complete now, if it is time for that. A
+    /// record that takes too long is skipped, and lost when all is `over`.
+    pub fn late(&mut self, memory: &MmapRaw, times: ReadBounds, over: bool) -> Option<(u64, u64)> {
         let words = words(memory);
         let place = |position: u64| &words[(position % self.granules) as usize];
+        let comes = |position: u64| {
+            let stated = time_at(memory, (position % self.granules) as usize);
+            times.allocated(position, stated) < times.until()
+        };
         let mut i = 0;
         while let Some(&(position, word, since)) = self.waiting.get(i) {
             let ready = word ^ RESERVED ^ READY;
             let retired = word ^ RESERVED ^ RETIRED;
             if place(position).load(Acquire) == ready {
-                self.waiting.swap_remove(i);
-                return Some((position, ready));
+                if comes(position) {
+                    self.waiting.swap_remove(i);
+                    return Some((position, ready));
+                }
+                i += 1;
+                continue;
             }
             let passes = since.elapsed() >= PATIENCE && self.late.len() < MAX_LATE;
             if !(over || passes) {
@@ -111,8 +120,9 @@ impl StackQueue {
                 self.waiting.swap_remove(i);
             }
         }
-        let late =
-            |&(position, word): &(u64, u64)| place(position).load(Acquire) == word ^ RETIRED ^ LATE;
+        let late = |&(position, word): &(u64, u64)| {
+            place(position).load(Acquire) == word ^ RETIRED ^ LATE && comes(position)
+        };
         let came = self.late.iter().position(late);
         came.map(|i| {
             let (position, word) = self.late.swap_remove(i);

@@ -205,6 +205,36 @@ fn writers_that_do_not_come_back() {
     assert_eq!(ring.damaged(), None);
 }
 
+/// Otherwise the record would come before the kernel's that names its process.
+#[test]
+fn delayed_records_come_when_it_is_time_for_them() {
+    let mut ring = ring(1);
+    let header = shared(&ring);
+    let begun = os::monotonic_nanos();
+    let mut slow = queue::reserve(header, begun + 2, 100).unwrap();
+    assert!(taken(&mut ring, begun + 1, false).is_empty());
+    write(&mut slow, 1, 100);
+    assert!(slow.hand_over());
+    assert!(taken(&mut ring, begun + 1, false).is_empty());
+    assert!(taken(&mut ring, begun + 2, false).is_empty());
+    assert_eq!(taken(&mut ring, begun + 3, false), [1]);
+    // Likewise where its granules are no longer waited for.
+    let begun = os::monotonic_nanos();
+    let mut slow = queue::reserve(header, begun + 2, 100).unwrap();
+    assert!(taken(&mut ring, begun + 1, false).is_empty());
+    let retired = |ring: &AllocationRing| {
+        words(&ring.memory).iter().any(|word| granule::is_retired(word.load(Relaxed)))
+    };
+    while !retired(&ring) {
+        assert!(taken(&mut ring, begun + 1, false).is_empty());
+    }
+    write(&mut slow, 2, 100);
+    assert!(slow.hand_over());
+    assert!(taken(&mut ring, begun + 2, false).is_empty());
+    assert_eq!(taken(&mut ring, begun + 3, false), [2]);
+    assert_eq!((ring.damaged(), ring.stats()), (None, HeapStats::default()));
+}
+
 /// A slow writer of an end blocks no other, and its record is not lost.
 #[test]
 fn ends_whose_writers_are_slow() {
