@@ -1,5 +1,6 @@
 //! Bounds of functions, from a file's symbols or its calls.
 
+use memchr::memmem;
 use object::elf::{FileHeader64, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
 use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym};
 use object::{LittleEndian, elf};
@@ -27,6 +28,12 @@ const READ_IN_A_STEP: usize = 16;
 
 /// A symbol of GHC's run-time code, with the end of its name.
 const HASKELL: &[u8] = b"stg_upd_frame_info\0";
+
+/// Most places of that name in a table of names. Linkers write each name once.
+const MAX_HASKELL_NAMES: usize = 16;
+
+/// Bytes of names whose search takes as long as that of a symbol.
+const BYTES_OF_NAMES: usize = 64;
 
 /// Functions of a file.
 #[derive(Debug, Default)]
@@ -171,14 +178,13 @@ impl Functions {
             let Ok(symbols) = sections.symbols(endian, text.bytes, kind) else { continue };
             let strings = sections.section(symbols.string_section());
             let strings = strings.and_then(|s| s.data(endian, text.bytes)).unwrap_or_default();
+            let haskell = self.haskell_names(strings, pages);
             let count = symbols.len().min(left);
             left -= count;
             self.read += count;
             for symbol in symbols.iter().take(count) {
                 pages.step();
-                // Names may be as long as the file, and shared by all symbols.
-                self.is_haskell |=
-                    strings.get(symbol.st_name(endian) as usize..).is_some_and(is_haskell);
+                self.is_haskell |= haskell.contains(&(symbol.st_name(endian) as usize));
                 let at = symbol.st_value(endian);
                 let size = symbol.st_size(endian);
                 if symbol.is_undefined(endian) || text.from(at).is_none() {
@@ -196,6 +202,21 @@ impl Functions {
             }
         }
         Ok(())
+    }
+
+    /// Offsets of the names that are [`HASKELL`] in a table of names: it is read once, from its
+    /// beginning to its end. Names of symbols are all over it.
+    fn haskell_names(&mut self, strings: &[u8], pages: &mut ReadPages<'_>) -> Vec<usize> {
+        self.read += strings.len() / BYTES_OF_NAMES;
+        let finder = memmem::Finder::new(HASKELL);
+        let mut found = Vec::new();
+        for begin in (0..strings.len()).step_by(BETWEEN_CHECKS) {
+            let end = strings.len().min(begin + BETWEEN_CHECKS + HASKELL.len() - 1);
+            found.extend(finder.find_iter(&strings[begin..end]).map(|at| begin + at));
+            found.truncate(MAX_HASKELL_NAMES);
+            pages.check();
+        }
+        found
     }
 
     /// Adds the targets of direct calls, and addresses that are taken.
@@ -309,11 +330,6 @@ fn sections(
     // A search for a symbol table passes all of them.
     let sections = header.sections(endian, text.bytes).ok();
     Some((endian, sections.filter(|sections| sections.len() <= MAX_SECTIONS)?))
-}
-
-/// True if a name in a string table is [`HASKELL`].
-fn is_haskell(name: &[u8]) -> bool {
-    name.starts_with(HASKELL)
 }
 
 #[cfg(test)]
