@@ -134,10 +134,28 @@ impl KeptBytes {
     }
 }
 
-/// The blocks of each thread's last stacks, by the number of their group: address / [`GROUP`].
+/// A part of a stack that is copied at once. Parts overlap, or share a group: each is compared with
+/// the same part of the last stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StackPart {
+    /// The kernel's copy.
+    Copy,
+    /// The chunk with this number beyond it.
+    Chunk(usize),
+}
+
+/// A group of a thread's last stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    part: StackPart,
+    /// Address / [`GROUP`].
+    group: u64,
+}
+
+/// The blocks of each thread's last stacks.
 #[derive(Debug, Default)]
 pub struct StackBlocks {
-    threads: FxHashMap<i32, FxHashMap<u64, Arc<Group>>>,
+    threads: FxHashMap<i32, FxHashMap<Place, Arc<Group>>>,
     /// A block of zeros, of which stacks of new threads mostly consist.
     zeros: Option<Arc<Block>>,
     /// Number of bytes of all blocks that are kept, here and in copies.
@@ -157,7 +175,7 @@ impl StackBlocks {
     }
 
     /// Copies a part of a thread's stack, which begins at an address.
-    pub fn keep(&mut self, tid: i32, address: u64, bytes: &[u8]) -> KeptBytes {
+    pub fn keep(&mut self, tid: i32, part: StackPart, address: u64, bytes: &[u8]) -> KeptBytes {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
             self.threads.clear();
         }
@@ -169,19 +187,20 @@ impl StackBlocks {
         }
         let mut kept = Vec::with_capacity(bytes.len() / GROUP + 2);
         let mut at = address;
-        for (number, part) in parts(address, bytes, GROUP) {
-            let older = known.get(&number);
+        for (group, bytes) in parts(address, bytes, GROUP) {
+            let place = Place { part, group };
+            let older = known.get(&place);
             let group = match older {
-                Some(group) if group.is(at, part) => group.clone(),
+                Some(group) if group.is(at, bytes) => group.clone(),
                 _ => {
-                    let new = Group::new(at, part, older.map(|group| &**group), zeros, held);
+                    let new = Group::new(at, bytes, older.map(|group| &**group), zeros, held);
                     let new = Arc::new(new);
-                    known.insert(number, new.clone());
+                    known.insert(place, new.clone());
                     new
                 }
             };
             kept.push(group);
-            at = at.wrapping_add(part.len() as u64);
+            at = at.wrapping_add(bytes.len() as u64);
         }
         KeptBytes(kept)
     }
@@ -205,20 +224,20 @@ mod tests {
     fn equal_parts_of_a_threads_stacks_are_kept_once() {
         let mut blocks = StackBlocks::default();
         let mut stack: Vec<u8> = (0..64 << 10).map(|i: usize| (i / 7) as u8).collect();
-        let first = blocks.keep(1, 0x7ffc_0000_0123, &stack);
+        let first = blocks.keep(1, StackPart::Copy, 0x7ffc_0000_0123, &stack);
         let once = held(&blocks);
         assert!(once >= stack.len() && once < stack.len() * 5 / 4, "{once}");
         let before = stack.clone();
         stack[70] ^= 1;
         stack[40_000] ^= 1;
-        let second = blocks.keep(1, 0x7ffc_0000_0123, &stack);
+        let second = blocks.keep(1, StackPart::Copy, 0x7ffc_0000_0123, &stack);
         assert!(held(&blocks) < once + 5 * BLOCK, "{}", held(&blocks));
         // A deeper stack has the older bytes behind its own.
         let deeper = [&[9; 640][..], &stack].concat();
-        let third = blocks.keep(1, 0x7ffc_0000_0123 - 640, &deeper);
+        let third = blocks.keep(1, StackPart::Copy, 0x7ffc_0000_0123 - 640, &deeper);
         assert!(held(&blocks) < once + 10 * BLOCK, "{}", held(&blocks));
         // Another thread has its own.
-        let other = blocks.keep(2, 0x7ffc_0000_0123, &stack);
+        let other = blocks.keep(2, StackPart::Copy, 0x7ffc_0000_0123, &stack);
         assert!(held(&blocks) > 2 * once);
         for (kept, bytes) in
             [(&first, &before), (&second, &stack), (&third, &deeper), (&other, &stack)]
@@ -231,18 +250,35 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_stack_that_overlap_are_kept_once() {
+        let mut blocks = StackBlocks::default();
+        let stack: Vec<u8> = (0..64 << 10).map(|i: usize| (i / 7) as u8).collect();
+        let keep = |blocks: &mut StackBlocks| {
+            let copy = blocks.keep(1, StackPart::Copy, 0x7ffc_0000_0680, &stack[..27_008]);
+            let first = blocks.keep(1, StackPart::Chunk(0), 0x7ffc_0000_6000, &stack[..0x8000]);
+            let next = blocks.keep(1, StackPart::Chunk(1), 0x7ffc_0000_e000, &stack[..0x1000]);
+            [copy, first, next]
+        };
+        let kept = keep(&mut blocks);
+        let once = held(&blocks);
+        let again = keep(&mut blocks);
+        assert_eq!(held(&blocks), once);
+        drop((kept, again));
+    }
+
+    #[test]
     fn threads_and_blocks_that_are_compared_are_bounded() {
         let mut blocks = StackBlocks::default();
         for tid in 0..3000 {
-            blocks.keep(tid, 0x1000, &[1; 4096]);
+            blocks.keep(tid, StackPart::Copy, 0x1000, &[1; 4096]);
         }
         assert!(held(&blocks) <= MAX_THREADS * 4096 * 3 / 2, "{}", held(&blocks));
         blocks.clear();
         for i in 0..100 {
-            blocks.keep(1, i << 20, &[1; 1 << 20]);
+            blocks.keep(1, StackPart::Copy, i << 20, &[1; 1 << 20]);
         }
         assert!(held(&blocks) <= 6 << 20, "{}", held(&blocks));
-        assert!(bytes_of(&blocks.keep(1, u64::MAX - 99, &[7; 100])) == [7; 100]);
-        assert!(bytes_of(&blocks.keep(1, 0, &[])).is_empty());
+        assert!(bytes_of(&blocks.keep(1, StackPart::Copy, u64::MAX - 99, &[7; 100])) == [7; 100]);
+        assert!(bytes_of(&blocks.keep(1, StackPart::Copy, 0, &[])).is_empty());
     }
 }

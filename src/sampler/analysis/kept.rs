@@ -1,6 +1,6 @@
 //! Events that are kept as they were recorded, until the analysis thread takes them.
 
-use super::blocks::{HeldMemory, KeptBytes, StackBlocks};
+use super::blocks::{HeldMemory, KeptBytes, StackBlocks, StackPart};
 use crate::sampler::Event;
 use sys::record::{
     AllRegs, Callchain, Chunk, FileId, GoStacks, GroupCounts, Mmap, Record, Regs, Rest, Sample,
@@ -108,10 +108,13 @@ impl KeptSample {
             UserStack::None => KeptUser::None,
             UserStack::Compat => KeptUser::Compat,
             UserStack::Native { regs, all, bytes, full, rest } => {
-                let copy = blocks.keep(tid, regs.sp, bytes);
+                let copy = blocks.keep(tid, StackPart::Copy, regs.sp, bytes);
                 let at = |i: usize| rest.from().wrapping_add((i * sys::record::CHUNK) as u64);
                 let chunks = rest.chunks().iter().enumerate();
-                let chunks = chunks.map(|(i, c)| (blocks.keep(tid, at(i), c.bytes()), c.holes()));
+                let chunks = chunks.map(|(i, chunk)| {
+                    let part = StackPart::Chunk(i);
+                    (blocks.keep(tid, part, at(i), chunk.bytes()), chunk.holes())
+                });
                 let chunks = chunks.collect();
                 let all = all.bytes().into();
                 let rest = rest.from();
