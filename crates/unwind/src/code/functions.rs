@@ -29,8 +29,8 @@ const READ_IN_A_STEP: usize = 16;
 /// A symbol of GHC's run-time code, with the end of its name.
 const HASKELL: &[u8] = b"stg_upd_frame_info\0";
 
-/// Most places of that name in a table of names. Linkers write each name once.
-const MAX_HASKELL_NAMES: usize = 16;
+/// Largest table of names that is searched for it, in bytes: a sparse file may state any size.
+const MAX_NAMES: usize = 64 << 20;
 
 /// Bytes of names whose search takes as long as that of a symbol.
 const BYTES_OF_NAMES: usize = 64;
@@ -178,13 +178,15 @@ impl Functions {
             let Ok(symbols) = sections.symbols(endian, text.bytes, kind) else { continue };
             let strings = sections.section(symbols.string_section());
             let strings = strings.and_then(|s| s.data(endian, text.bytes)).unwrap_or_default();
-            let haskell = self.haskell_names(strings, pages);
+            let may_be_haskell = self.may_be_haskell(strings, pages);
             let count = symbols.len().min(left);
             left -= count;
             self.read += count;
             for symbol in symbols.iter().take(count) {
                 pages.step();
-                self.is_haskell |= haskell.contains(&(symbol.st_name(endian) as usize));
+                // Names may be as long as the file, and shared by all symbols.
+                self.is_haskell |= may_be_haskell
+                    && strings.get(symbol.st_name(endian) as usize..).is_some_and(is_haskell);
                 let at = symbol.st_value(endian);
                 let size = symbol.st_size(endian);
                 if symbol.is_undefined(endian) || text.from(at).is_none() {
@@ -204,19 +206,19 @@ impl Functions {
         Ok(())
     }
 
-    /// Offsets of the names that are [`HASKELL`] in a table of names: it is read once, from its
-    /// beginning to its end. Names of symbols are all over it.
-    fn haskell_names(&mut self, strings: &[u8], pages: &mut ReadPages<'_>) -> Vec<usize> {
+    /// True if [`HASKELL`] is in a table of names, or the table is too large for a search. It is read
+    /// from its beginning to its end; the names of symbols, one by one, would be all over it.
+    fn may_be_haskell(&mut self, strings: &[u8], pages: &mut ReadPages<'_>) -> bool {
+        if strings.len() > MAX_NAMES {
+            return true;
+        }
         self.read += strings.len() / BYTES_OF_NAMES;
         let finder = memmem::Finder::new(HASKELL);
-        let mut found = Vec::new();
-        for begin in (0..strings.len()).step_by(BETWEEN_CHECKS) {
+        (0..strings.len()).step_by(BETWEEN_CHECKS).any(|begin| {
             let end = strings.len().min(begin + BETWEEN_CHECKS + HASKELL.len() - 1);
-            found.extend(finder.find_iter(&strings[begin..end]).map(|at| begin + at));
-            found.truncate(MAX_HASKELL_NAMES);
             pages.check();
-        }
-        found
+            finder.find(&strings[begin..end]).is_some()
+        })
     }
 
     /// Adds the targets of direct calls, and addresses that are taken.
@@ -330,6 +332,11 @@ fn sections(
     // A search for a symbol table passes all of them.
     let sections = header.sections(endian, text.bytes).ok();
     Some((endian, sections.filter(|sections| sections.len() <= MAX_SECTIONS)?))
+}
+
+/// True if a name in a string table is [`HASKELL`].
+fn is_haskell(name: &[u8]) -> bool {
+    name.starts_with(HASKELL)
 }
 
 #[cfg(test)]

@@ -73,6 +73,32 @@ fn only_the_whole_name_is_haskell_s() {
     }
 }
 
+/// Also where two parts meet that are searched one after the other.
+#[test]
+fn haskell_s_name_is_found_anywhere_in_a_table() {
+    let length = HASKELL.len();
+    for at in [1, BETWEEN_CHECKS - length, BETWEEN_CHECKS - 1, BETWEEN_CHECKS, 3 * BETWEEN_CHECKS] {
+        let mut strings = vec![0; at + length];
+        strings[at..].copy_from_slice(HASKELL);
+        let symbols = [(BASE, 8, 0), (BASE + 8, 8, at as u32)];
+        let found = functions(&file(0x100, &strings, symbols.into_iter()), 1);
+        assert!(found.is_haskell, "{at}");
+    }
+}
+
+/// A sparse file may state a table of terabytes, which takes minutes to read.
+#[test]
+fn larger_tables_of_names_are_not_read_as_a_whole() {
+    let mut strings = vec![0; MAX_NAMES + HASKELL.len()];
+    strings[MAX_NAMES..].copy_from_slice(HASKELL);
+    for (name, expected) in [(0, false), (MAX_NAMES as u32, true)] {
+        let found = functions(&file(0x100, &strings, std::iter::once((BASE, 8, name))), 1);
+        assert_eq!(found.is_haskell, expected);
+        // The code and the symbol.
+        assert_eq!(found.read, (1 << 20) + 1);
+    }
+}
+
 /// Reading each name to its end would take minutes.
 #[test]
 fn symbols_may_share_a_name_without_an_end() {
