@@ -16,6 +16,7 @@ mod copied;
 mod entries;
 mod machine;
 mod memory;
+mod pieces;
 mod rows;
 mod search;
 mod shorten;
@@ -23,14 +24,14 @@ mod shorten;
 use super::arch::{self, COLUMNS, DeliveryContexts, IP, RA, ReturnAddress};
 use super::module::{SectionBytes, Step};
 use copied::Copied;
-pub use copied::MAX_COPIES;
 use entries::{cie, eh_section};
 use machine::Machine;
 use memory::Slot;
 pub use memory::TableMemory;
+pub use pieces::CopyMemory;
 pub use rows::Rows;
 use rows::{Found, MAX_ROWS, TableId};
-use search::Search;
+use search::{Search, UsualTable};
 use shorten::{Shorten, Visitor};
 use sys::catch_panic;
 use sys::image::Bytes;
@@ -147,6 +148,17 @@ trait Table<'a>: UnwindSection<Slice<'a>> + Section<Slice<'a>> {}
 impl<'a> Table<'a> for EhFrame<Slice<'a>> {}
 impl<'a> Table<'a> for DebugFrame<Slice<'a>> {}
 
+/// An entry of a table.
+struct Entry<'a, 's, S: Table<'a>> {
+    /// The section, or a part of it.
+    section: &'s S,
+    /// Addresses of the sections, or of the part.
+    bases: &'s BaseAddresses,
+    fde: &'s FrameDescriptionEntry<Slice<'a>>,
+    /// In the whole section.
+    offset: usize,
+}
+
 /// Storage for a row: less than gimli's, which is cleared for each entry. Compilers describe the
 /// general registers, and save no more than some vector registers.
 #[derive(Debug)]
@@ -210,7 +222,7 @@ impl UnwindTables {
     }
 
     /// The same with the memory of a recording, and that of its copies.
-    pub fn with_memory(self, memory: &TableMemory, copies: &TableMemory) -> UnwindTables {
+    pub fn with_memory(self, memory: &TableMemory, copies: &CopyMemory) -> UnwindTables {
         UnwindTables { memory: memory.clone(), copied: Copied::new(copies), ..self }
     }
 
@@ -268,8 +280,9 @@ impl UnwindTables {
                 found => {
                     let section = self.eh_section()?;
                     if let Some(fde) = self.entry_at(&section, offset, address) {
+                        let entry = self.entry(&section, &fde);
                         let cached = (table, rows, found.is_some());
-                        return self.rows_of(&section, context, &fde, address, cached);
+                        return self.rows_of(&entry, context, address, cached);
                     }
                 }
             }
@@ -284,7 +297,7 @@ impl UnwindTables {
                 let section = self.debug_section(&built)?;
                 let fde = self.entry_at(&section, offset, address)?;
                 let cached = (table, rows, found.is_some());
-                self.rows_of(&section, context, &fde, address, cached)
+                self.rows_of(&self.entry(&section, &fde), context, address, cached)
             }
         }
     }
@@ -294,20 +307,20 @@ impl UnwindTables {
     /// are evaluated.
     fn rows_of<'a, S: Table<'a>>(
         &self,
-        section: &S,
+        entry: &Entry<'a, '_, S>,
         context: &mut UnwindContext,
-        fde: &FrameDescriptionEntry<Slice<'a>>,
         address: u64,
         (table, rows, again): (TableId, &mut Rows, bool),
     ) -> Option<Described> {
+        let Entry { section, bases, fde, offset } = *entry;
         if !self.affords(fde) {
             return None;
         }
         let encoding = fde.cie().encoding();
         let code = (fde.initial_address(), fde.end_address());
         let mut found = None;
-        let all = rows.keep(table, fde.offset(), code, |rows| {
-            let Ok(mut evaluated) = fde.rows(section, &self.bases, context) else {
+        let all = rows.keep(table, offset, code, |rows| {
+            let Ok(mut evaluated) = fde.rows(section, bases, context) else {
                 rows.push((code.0, Some(None)));
                 return true;
             };
@@ -339,7 +352,7 @@ impl UnwindTables {
             }
             false
         });
-        if all { found } else { self.row(section, context, fde, address, Shorten) }
+        if all { found } else { self.row(entry, context, address, Shorten) }
     }
 
     /// One step up by the full entry. `registers` become the caller's, as far as those can be
@@ -391,12 +404,14 @@ impl UnwindTables {
     ) -> Option<V::Output> {
         if let Some((section, fde)) = self.eh_entry(address) {
             let affords = self.affords(&fde);
-            return affords.then(|| self.row(&section, context, &fde, address, visitor))?;
+            return affords
+                .then(|| self.row(&self.entry(&section, &fde), context, address, visitor))?;
         }
         let built = self.debug_table()?;
         let section = self.debug_section(&built)?;
         let fde = self.entry_at(&section, built.index.find(address)?, address)?;
-        self.affords(&fde).then(|| self.row(&section, context, &fde, address, visitor))?
+        let entry = self.entry(&section, &fde);
+        self.affords(&fde).then(|| self.row(&entry, context, address, visitor))?
     }
 
     /// True if the entry in `.eh_frame` for the address cannot be read, or the section is so
@@ -409,7 +424,7 @@ impl UnwindTables {
         let Some((frame, search)) = &self.eh_frame else { return false };
         let section = eh_section(frame);
         let found = match search {
-            Search::Usual(hdr, ..) | Search::Other(hdr) => {
+            Search::Usual(UsualTable { hdr, .. }) | Search::Other(hdr) => {
                 EhFrameHdr::new(hdr, LittleEndian).parse(&self.bases, 8).and_then(|h| {
                     let table = h.table().ok_or(gimli::Error::NoUnwindInfoForAddress)?;
                     table.fde_for_address(&section, &self.bases, address, cie)
@@ -425,7 +440,8 @@ impl UnwindTables {
         };
         match found {
             Ok(fde) => {
-                self.affords(&fde) && self.row(&section, context, &fde, address, Shorten).is_none()
+                let entry = self.entry(&section, &fde);
+                self.affords(&fde) && self.row(&entry, context, address, Shorten).is_none()
             }
             Err(gimli::Error::NoUnwindInfoForAddress) => false,
             Err(_) => true,
@@ -442,17 +458,25 @@ impl UnwindTables {
         rest.is_some()
     }
 
+    /// An entry of a whole section.
+    fn entry<'a, 's, S: Table<'a>>(
+        &'s self,
+        section: &'s S,
+        fde: &'s FrameDescriptionEntry<Slice<'a>>,
+    ) -> Entry<'a, 's, S> {
+        Entry { section, bases: &self.bases, fde, offset: fde.offset() }
+    }
+
     fn row<'a, S: Table<'a>, V: Visitor, C: UnwindContextStorage<usize>>(
         &self,
-        section: &S,
+        Entry { section, bases, fde, .. }: &Entry<'a, '_, S>,
         context: &mut UnwindContext<C>,
-        fde: &FrameDescriptionEntry<Slice<'a>>,
         address: u64,
         visitor: V,
     ) -> Option<V::Output> {
         let encoding = fde.cie().encoding();
-        let row = fde.unwind_info_for_address(section, &self.bases, context, address).ok()?;
-        Some(visitor.visit(section, row, encoding))
+        let row = fde.unwind_info_for_address(*section, bases, context, address).ok()?;
+        Some(visitor.visit(*section, row, encoding))
     }
 }
 

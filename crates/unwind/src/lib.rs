@@ -331,6 +331,12 @@ pub struct Unwinder {
 }
 
 impl Unwinder {
+    /// Releases half of the memory that has copies of files, of those that were not used for the
+    /// longest time.
+    pub fn drop_copies(&mut self) {
+        self.modules.drop_copies();
+    }
+
     /// Releases the memory of results that can be found again. What they may cost is not changed.
     pub fn drop_caches(&mut self) {
         self.modules.drop_caches();

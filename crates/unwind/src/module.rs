@@ -13,7 +13,7 @@ use gimli::BaseAddresses;
 
 use super::arch::{self, BP, CodeFrame, Moved, SIGRETURN, SP};
 use super::cfi::{
-    Described, KnownRegisters, MAX_COPIES, Rows, Rule, TableMemory, UnwindContext, UnwindTables,
+    CopyMemory, Described, KnownRegisters, Rows, Rule, TableMemory, UnwindContext, UnwindTables,
 };
 use super::code::{Between, File, Functions, Leads, Text};
 use crate::CodeAddress;
@@ -63,19 +63,13 @@ impl std::ops::Deref for SectionBytes {
 }
 
 /// The unwinders of a recording's images.
+#[derive(Default)]
 pub struct Modules {
     /// By image.
     all: Vec<Option<Box<ModuleUnwinder>>>,
     memory: TableMemory,
     /// That of copied sections.
-    copies: TableMemory,
-}
-
-impl Default for Modules {
-    fn default() -> Modules {
-        let copies = TableMemory::of(MAX_COPIES);
-        Modules { all: Vec::new(), memory: TableMemory::default(), copies }
-    }
+    copies: CopyMemory,
 }
 
 impl Modules {
@@ -84,6 +78,11 @@ impl Modules {
     pub fn over_budget(&self) -> impl Iterator<Item = u32> {
         let all = self.all.iter().flatten();
         all.filter(|module| module.over_budget()).map(|module| module.image)
+    }
+
+    /// Releases half of the memory of copied sections.
+    pub fn drop_copies(&mut self) {
+        self.copies.halve();
     }
 
     /// Releases what can be read from the files again.

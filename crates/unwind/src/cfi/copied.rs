@@ -1,71 +1,107 @@
-//! Copies of `.eh_frame` sections that are read often, with their search tables.
+//! Rules from copies of `.eh_frame` sections and of their search tables: of whole sections while
+//! there is room, and of parts as they are needed.
 //!
-//! A rule that is found in a copy needs neither the file nor a page fault, and takes a few
+//! A rule that is found in copies needs neither the file nor a page fault, and takes a few
 //! microseconds: the thread that must not wait looks it up itself.
 
-use std::cell::Cell;
-use std::sync::Arc;
+use std::cell::{Cell, RefCell};
 
-use super::memory::{Built, Cost, Index, Slot};
+use gimli::UnwindSection;
+
+use super::pieces::{CopyMemory, Part, Pieces};
 use super::rows::{Found, Rows, TableId};
-use super::search::{Search, search};
-use super::{Described, TableMemory, UnwindContext, UnwindTables, eh_section};
+use super::search::{Search, UsualTable};
+use super::{Described, Entry, UnwindContext, UnwindTables, eh_section};
 use crate::module::SectionBytes;
 use sys::catch_panic;
 
-/// Most bytes of all copies of a recording: those of rustc and its LLVM.
-pub const MAX_COPIES: usize = 16 << 20;
-
-/// Rules that are looked up in a file before its sections are copied: those of most files are few.
+/// Rules that are looked up in a file before parts of its sections are copied: those of most files
+/// are few.
 pub(super) const FEW: u32 = 8;
 
-/// Largest entry that is evaluated from a copy, in bytes: 30 of 49,000 in g++ are larger.
+/// Bytes of a part of a section, and pairs of a part of a search table.
+pub(super) const PART: usize = 32 << 10;
+pub(super) const PAIRS: usize = PART / 8;
+
+/// Largest entry that is evaluated from a copy, in bytes: 30 of 49,000 in g++ are larger. The same
+/// of a CIE.
 const MAX_ENTRY: usize = 1024;
 
-/// The copy of an image's sections.
+/// Most parts of a search table: 300 MB of `.eh_frame` have so many.
+const MAX_PARTS: usize = PAIRS / 2;
+
+/// The copies of an image.
 #[derive(Default)]
 pub(super) struct Copied {
-    memory: TableMemory,
-    slot: Slot,
+    memory: CopyMemory,
     lookups: Cell<u32>,
+    /// A CIE and one of its entries.
+    entry: RefCell<Vec<u8>>,
 }
 
 impl Copied {
-    /// A copy in the memory of a recording.
-    pub fn new(memory: &TableMemory) -> Copied {
+    /// Copies in the memory of a recording.
+    pub fn new(memory: &CopyMemory) -> Copied {
         Copied { memory: memory.clone(), ..Copied::default() }
-    }
-
-    /// Counts a rule that is looked up, and makes the copy if there were a few. Files are read.
-    fn count(&self, hdr: &SectionBytes, frame: &SectionBytes) {
-        let lookups = self.lookups.get().saturating_add(1);
-        self.lookups.set(lookups);
-        if lookups < FEW {
-            return;
-        }
-        self.memory.get(&self.slot, Cost::of_copy(hdr.len() + frame.len()), || {
-            let bytes = [&hdr[..], &frame[..]].concat();
-            frame.drop_pages();
-            Built { contents: Some(bytes), index: Index::default() }
-        });
-    }
-
-    /// The copy, if there is one.
-    fn get(&self) -> Option<Arc<Built>> {
-        self.memory.existing(&self.slot)
     }
 }
 
+/// Where an entry is in `.eh_frame`.
+struct Place {
+    offset: usize,
+    /// Of its CIE.
+    cie: usize,
+}
+
+/// The bytes of an entry or a CIE at an offset of `.eh_frame`, if its part was copied and it is not
+/// too large; with its length of four bytes.
+fn entry_bytes(pieces: &mut Pieces, image: u32, offset: usize) -> Option<&[u8]> {
+    let part = pieces.get(image, Part::Frame(u32::try_from(offset / PART).ok()?))?;
+    let bytes = part.get(offset % PART..)?;
+    let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
+    bytes.get(..length.checked_add(4).filter(|&length| length <= MAX_ENTRY)?)
+}
+
+/// Bytes before the distance of the CIE in an entry, and the end of that distance.
+const CIE_AT: usize = 4;
+const CIE_END: usize = 8;
+
+/// The place of the entry at an offset, with these bytes.
+fn place(offset: usize, bytes: &[u8]) -> Option<Place> {
+    let distance = u32::from_le_bytes(*bytes.get(CIE_AT..)?.first_chunk()?) as usize;
+    // A distance of 0 is that of a CIE.
+    let cie = (offset + CIE_AT).checked_sub(distance).filter(|_| distance > 0)?;
+    Some(Place { offset, cie })
+}
+
+/// Copies a part of `.eh_frame`, if it is not there.
+fn provide_frame(pieces: &mut Pieces, image: u32, frame: &[u8], offset: usize) -> bool {
+    let Ok(number) = u32::try_from(offset / PART) else { return false };
+    let start = number as usize * PART;
+    let end = frame.len().min(start + PART + MAX_ENTRY);
+    let copy = || Some(frame.get(start..end)?.to_vec());
+    pieces.provide(image, Part::Frame(number), end.saturating_sub(start), copy)
+}
+
 impl UnwindTables {
-    /// Notes that a rule of this image is needed that is not cached, and copies the sections of
-    /// images of which many are.
-    pub fn prepare_copy(&self) {
-        if let Some((frame, Search::Usual(hdr, ..))) = &self.eh_frame {
-            self.copied.count(hdr, frame);
+    /// Notes that a rule of this image is needed that is not cached, and copies what determines it
+    /// for images of which many are. Files are read.
+    pub fn prepare_copy(&self, image: u32, address: u64) {
+        let Some((frame, Search::Usual(table))) = &self.eh_frame else { return };
+        let lookups = self.copied.lookups.get().saturating_add(1);
+        self.copied.lookups.set(lookups);
+        let mut pieces = self.copied.memory.pieces();
+        pieces.count_lookup();
+        if lookups < FEW || table.parts() > MAX_PARTS {
+            return;
         }
+        if lookups == FEW && pieces.has_room(frame.len() + table.hdr.len()) {
+            copy_all(&mut pieces, image, (frame, table));
+        }
+        copy(&mut pieces, image, (frame, table), address);
     }
 
-    /// The entry for the code at an address from the copied sections; `None` if that takes the file.
+    /// The entry for the code at an address from copies; `None` if that takes the file.
     pub fn described_in_copy(
         &self,
         image: u32,
@@ -83,25 +119,68 @@ impl UnwindTables {
         context: &mut UnwindContext,
         address: u64,
     ) -> Option<Described> {
-        let (_, Search::Usual(hdr, pairs, eh_frame)) = self.eh_frame.as_ref()? else {
-            return None;
-        };
-        let copy = self.copied.get()?;
-        let (hdr, frame) = copy.contents.as_ref()?.split_at_checked(hdr.len())?;
-        let base = self.bases.eh_frame_hdr.section?;
-        let offset = search(hdr, base, *pairs, *eh_frame, address)?;
-        let table = TableId::new(image, false);
-        let found = rows.find(table, offset, address);
+        let (_, Search::Usual(table)) = self.eh_frame.as_ref()? else { return None };
+        let mut pieces = self.copied.memory.pieces();
+        pieces.count_lookup();
+        let part = table.part_of(pieces.get(image, Part::Firsts)?, address)?;
+        let offset = table.offset_in(pieces.get(image, Part::Table(part))?, address)?;
+        let id = TableId::new(image, false);
+        let found = rows.find(id, offset, address);
         match found {
             Some(Found::Row(described)) => return described,
             Some(Found::Outside) => return None,
             Some(Found::Beyond) | None => {}
         }
-        let section = eh_section(frame);
-        let fde = self.entry_at(&section, offset, address)?;
-        if fde.entry_len() > MAX_ENTRY {
-            return None;
-        }
-        self.rows_of(&section, context, &fde, address, (table, rows, found.is_some()))
+        let mut entry = self.copied.entry.borrow_mut();
+        let place = place(offset, entry_bytes(&mut pieces, image, offset)?)?;
+        entry.clear();
+        entry.extend_from_slice(entry_bytes(&mut pieces, image, place.cie)?);
+        let at = entry.len();
+        entry.extend_from_slice(entry_bytes(&mut pieces, image, offset)?);
+        drop(pieces);
+        // The CIE is at the beginning now.
+        let distance = u32::try_from(at + CIE_AT).ok()?.to_le_bytes();
+        entry[at + CIE_AT..at + CIE_END].copy_from_slice(&distance);
+        // Addresses are relative to where the entry is in the file.
+        let mut bases = self.bases.clone();
+        let base = bases.eh_frame.section?;
+        bases.eh_frame.section =
+            Some(base.wrapping_add((place.offset as u64).wrapping_sub(at as u64)));
+        let section = eh_section(&entry);
+        let fde = section.fde_from_offset(&bases, at.into(), super::cie).ok()?;
+        let entry = Entry { section: &section, bases: &bases, fde: &fde, offset };
+        fde.contains(address)
+            .then(|| self.rows_of(&entry, context, address, (id, rows, found.is_some())))?
     }
+}
+
+/// Copies all of an image.
+fn copy_all(pieces: &mut Pieces, image: u32, (frame, table): (&SectionBytes, &UsualTable)) {
+    for number in 0..table.parts() as u32 {
+        let part = table.part(number).unwrap_or_default();
+        pieces.provide(image, Part::Table(number), part.len(), || Some(part.to_vec()));
+    }
+    for offset in (0..frame.len()).step_by(PART) {
+        provide_frame(pieces, image, frame, offset);
+    }
+    frame.drop_pages();
+}
+
+/// Copies what determines the rule of an address.
+fn copy(
+    pieces: &mut Pieces,
+    image: u32,
+    (frame, table): (&SectionBytes, &UsualTable),
+    address: u64,
+) -> Option<()> {
+    let firsts = table.parts() * 8;
+    pieces.provide(image, Part::Firsts, firsts, || Some(table.firsts())).then_some(())?;
+    let number = table.part_of(pieces.get(image, Part::Firsts)?, address)?;
+    let part = table.part(number)?;
+    let provided = pieces.provide(image, Part::Table(number), part.len(), || Some(part.to_vec()));
+    provided.then_some(())?;
+    let offset = table.offset_in(pieces.get(image, Part::Table(number))?, address)?;
+    provide_frame(pieces, image, frame, offset).then_some(())?;
+    let place = place(offset, entry_bytes(pieces, image, offset)?)?;
+    provide_frame(pieces, image, frame, place.cie).then_some(())
 }

@@ -8,7 +8,7 @@ use gimli::{
 };
 
 use super::memory::{Built, Cost, Index, MAX_DECOMPRESSED, MAX_INDEXED, Slot};
-use super::search::{Search, search};
+use super::search::Search;
 use super::{MAX_CIE, Slice, Table, UnwindTables};
 use crate::arch;
 use crate::module::SectionBytes;
@@ -49,10 +49,7 @@ impl UnwindTables {
     pub(super) fn eh_offset(&self, address: u64) -> Option<usize> {
         let (frame, by) = self.eh_frame.as_ref()?;
         match by {
-            Search::Usual(hdr, pairs, eh_frame) => {
-                let base = self.bases.eh_frame_hdr.section?;
-                search(hdr, base, *pairs, *eh_frame, address)
-            }
+            Search::Usual(table) => table.offset(address),
             Search::Other(hdr) => {
                 let hdr = EhFrameHdr::new(hdr, LittleEndian).parse(&self.bases, 8).ok()?;
                 let table = hdr.table()?;

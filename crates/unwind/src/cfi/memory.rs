@@ -1,8 +1,7 @@
 //! Memory of the unwind tables that are built while recording: indexes of sections without a search
-//! table, decompressed `.debug_frame` sections, and copies of `.eh_frame` sections.
+//! table, and decompressed `.debug_frame` sections.
 //!
-//! All of a recording's together have [`MAX_BYTES`], whatever the files contain; copies have a limit
-//! of their own. The table that was
+//! All of a recording's together have [`MAX_BYTES`], whatever the files contain. The table that was
 //! not used for the longest time is dropped for a new one, and built again when it is needed. That
 //! costs time, which is bounded twice: by the number of builds of a table, and by a budget of all
 //! of them to which each use adds.
@@ -138,7 +137,7 @@ fn most_entries(size: usize) -> usize {
 /// A table that was built.
 #[derive(Default)]
 pub struct Built {
-    /// Decompressed or copied contents.
+    /// Decompressed contents.
     pub contents: Option<Vec<u8>>,
     /// The index.
     pub index: Index,
@@ -155,7 +154,7 @@ impl Built {
 pub struct Cost {
     /// Most bytes of memory.
     bytes: usize,
-    /// Bytes that are decompressed, indexed or copied.
+    /// Bytes that are decompressed or indexed.
     work: u64,
 }
 
@@ -171,11 +170,6 @@ impl Cost {
         let index = Cost::of_index(size);
         Cost { bytes: index.bytes + size, work: index.work + size as u64 }
     }
-
-    /// That of a copy with this size.
-    pub fn of_copy(size: usize) -> Cost {
-        Cost { bytes: size, work: size as u64 }
-    }
 }
 
 /// State of one table in [`Tables`].
@@ -190,7 +184,6 @@ struct Kept {
 struct Tables {
     all: Vec<Kept>,
     bytes: usize,
-    most_bytes: usize,
     uses: u64,
     budget: u64,
     /// Largest number of bytes at any time, with those that a build could have taken.
@@ -221,17 +214,9 @@ pub struct TableMemory(Arc<Mutex<Tables>>);
 
 impl Default for TableMemory {
     fn default() -> TableMemory {
-        TableMemory::of(MAX_BYTES)
-    }
-}
-
-impl TableMemory {
-    /// Memory for at most so many bytes.
-    pub fn of(most_bytes: usize) -> TableMemory {
         TableMemory(Arc::new(Mutex::new(Tables {
             all: Vec::new(),
             bytes: 0,
-            most_bytes,
             uses: 0,
             budget: BUDGET,
             #[cfg(test)]
@@ -240,7 +225,9 @@ impl TableMemory {
             work: 0,
         })))
     }
+}
 
+impl TableMemory {
     /// A table, which is built if it is not there; `None` if a budget does not allow that.
     pub fn get(
         &self,
@@ -262,13 +249,12 @@ impl TableMemory {
         if let Some(built) = &kept.built {
             return Some(built.clone());
         }
-        if kept.builds >= MAX_BUILDS || tables.budget < cost.work || cost.bytes > tables.most_bytes
-        {
+        if kept.builds >= MAX_BUILDS || tables.budget < cost.work || cost.bytes > MAX_BYTES {
             return None;
         }
         kept.builds += 1;
         tables.budget -= cost.work;
-        tables.drop_unused(tables.most_bytes - cost.bytes);
+        tables.drop_unused(MAX_BYTES - cost.bytes);
         #[cfg(test)]
         {
             tables.most = tables.most.max(tables.bytes + cost.bytes);
@@ -278,16 +264,6 @@ impl TableMemory {
         tables.bytes += built.bytes();
         tables.all[at].built = Some(built.clone());
         Some(built)
-    }
-
-    /// A table, if it is there.
-    pub fn existing(&self, slot: &Slot) -> Option<Arc<Built>> {
-        let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.uses += 1;
-        let uses = tables.uses;
-        let kept = &mut tables.all[slot.0.get()?];
-        kept.used = uses;
-        kept.built.clone()
     }
 
     /// Releases all tables; they are built again when they are needed, as often as their budget

@@ -123,7 +123,7 @@ impl RuleCache {
         let address = at.lookup().0;
         self.rows.forget_last();
         if !self.closed && !module.is_go {
-            module.tables.prepare_copy();
+            module.tables.prepare_copy(module.image, address);
         }
         let RuleCache { rows, context, closed, quick, .. } = self;
         let may = !*closed || *quick > 0;

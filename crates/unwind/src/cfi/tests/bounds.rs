@@ -42,14 +42,14 @@ fn compressed(contents: &[u8], states: u64, memory: &TableMemory) -> UnwindTable
     let section = sys::elf::DebugFrame::new(0..file.len(), Some(states));
     let file = Arc::new(Bytes::Memory(file));
     UnwindTables::new(BaseAddresses::default(), None, None, Some((section, file)))
-        .with_memory(memory, &TableMemory::default())
+        .with_memory(memory, &CopyMemory::default())
 }
 
 /// The same of a file with an `.eh_frame` without a search table.
 fn plain(contents: Vec<u8>, memory: &TableMemory) -> UnwindTables {
     let frame = Some(SectionBytes::from(contents));
     UnwindTables::new(BaseAddresses::default(), frame, None, None)
-        .with_memory(memory, &TableMemory::default())
+        .with_memory(memory, &CopyMemory::default())
 }
 
 /// Looks up rules of images by what is cached, as while recording.
