@@ -1,5 +1,6 @@
-//! Copies of stacks, kept in memory. Consecutive stacks of a thread mostly have the same bytes, so
-//! they are kept in blocks, and equal blocks once.
+//! Copies of stacks, kept in memory. Consecutive stacks of a thread mostly have the same bytes:
+//! while many wait, they are kept in blocks, and equal blocks once. That takes five times as long
+//! as a plain copy, so the first ones are kept as they are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +18,9 @@ const MAX_THREADS: usize = 1024;
 
 /// Most groups of a thread that are compared: deep stacks have 2 MiB.
 const MAX_GROUPS: usize = 256;
+
+/// Bytes that are kept without a search for equal blocks.
+pub const MAX_PLAIN: usize = 4 << 20;
 
 /// Memory that counts as held until it is dropped.
 #[derive(Debug)]
@@ -121,16 +125,37 @@ fn parts(address: u64, bytes: &[u8], size: usize) -> impl Iterator<Item = (u64, 
 }
 
 /// The bytes of a copy.
-#[derive(Debug, Default)]
-pub struct KeptBytes(Vec<Arc<Group>>);
+#[derive(Debug)]
+pub enum KeptBytes {
+    /// As they are.
+    Plain(PlainBytes),
+    /// In blocks, of which equal ones are shared.
+    Blocks(BlockBytes),
+}
 
-impl KeptBytes {
-    /// Appends the bytes. Returns their number.
-    pub fn append_to(&self, to: &mut Vec<u8>) -> usize {
-        let before = to.len();
+/// Bytes with memory of their own.
+#[derive(Debug)]
+pub struct PlainBytes {
+    bytes: Box<[u8]>,
+    _held: HeldMemory,
+}
+
+impl PlainBytes {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Bytes in blocks.
+#[derive(Debug)]
+pub struct BlockBytes(Vec<Arc<Group>>);
+
+impl BlockBytes {
+    /// Appends the bytes.
+    pub fn append_to(&self, to: &mut Vec<u8>) {
         let blocks = self.0.iter().flat_map(|group| &group.blocks);
         blocks.for_each(|block| to.extend_from_slice(block.bytes()));
-        to.len() - before
     }
 }
 
@@ -176,6 +201,15 @@ impl StackBlocks {
 
     /// Copies a part of a thread's stack, which begins at an address.
     pub fn keep(&mut self, tid: i32, part: StackPart, address: u64, bytes: &[u8]) -> KeptBytes {
+        if self.held.load(Ordering::Relaxed) < MAX_PLAIN {
+            let _held = HeldMemory::new(&self.held, bytes.len());
+            return KeptBytes::Plain(PlainBytes { bytes: bytes.into(), _held });
+        }
+        KeptBytes::Blocks(self.keep_blocks(tid, part, address, bytes))
+    }
+
+    /// The same; blocks that are equal to those of the last stack are shared.
+    fn keep_blocks(&mut self, tid: i32, part: StackPart, address: u64, bytes: &[u8]) -> BlockBytes {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
             self.threads.clear();
         }
@@ -202,7 +236,7 @@ impl StackBlocks {
             kept.push(group);
             at = at.wrapping_add(bytes.len() as u64);
         }
-        KeptBytes(kept)
+        BlockBytes(kept)
     }
 }
 
@@ -214,30 +248,53 @@ mod tests {
         blocks.held().load(Ordering::Relaxed)
     }
 
-    fn bytes_of(kept: &KeptBytes) -> Vec<u8> {
+    fn bytes_of(kept: &BlockBytes) -> Vec<u8> {
         let mut bytes = Vec::new();
-        assert_eq!(kept.append_to(&mut bytes), bytes.len());
+        kept.append_to(&mut bytes);
         bytes
+    }
+
+    #[test]
+    fn the_first_copies_are_plain() {
+        let mut blocks = StackBlocks::default();
+        let stack = [7; 32 << 10];
+        let mut keep = || blocks.keep(1, StackPart::Copy, 0x7ffc_0000_0123, &stack);
+        let first: Vec<KeptBytes> = (0..MAX_PLAIN / stack.len()).map(|_| keep()).collect();
+        let are_plain = first.iter().all(|kept| match kept {
+            KeptBytes::Plain(plain) => plain.bytes() == stack,
+            KeptBytes::Blocks(_) => false,
+        });
+        assert!(are_plain);
+        let next = [keep(), keep()];
+        assert!(next.iter().all(|kept| matches!(kept, KeptBytes::Blocks(_))));
+        assert!((MAX_PLAIN..MAX_PLAIN + (64 << 10)).contains(&held(&blocks)));
+        drop(first);
+        assert!(held(&blocks) < 64 << 10);
+        let again = blocks.keep(1, StackPart::Copy, 0, &stack);
+        assert!(matches!(again, KeptBytes::Plain(_)));
+        drop((next, again));
+        blocks.clear();
+        assert_eq!(held(&blocks), 0);
     }
 
     #[test]
     fn equal_parts_of_a_threads_stacks_are_kept_once() {
         let mut blocks = StackBlocks::default();
         let mut stack: Vec<u8> = (0..64 << 10).map(|i: usize| (i / 7) as u8).collect();
-        let first = blocks.keep(1, StackPart::Copy, 0x7ffc_0000_0123, &stack);
+        let first = blocks.keep_blocks(1, StackPart::Copy, 0x7ffc_0000_0123, &stack);
         let once = held(&blocks);
         assert!(once >= stack.len() && once < stack.len() * 5 / 4, "{once}");
         let before = stack.clone();
         stack[70] ^= 1;
         stack[40_000] ^= 1;
-        let second = blocks.keep(1, StackPart::Copy, 0x7ffc_0000_0123, &stack);
+        let second = blocks.keep_blocks(1, StackPart::Copy, 0x7ffc_0000_0123, &stack);
         assert!(held(&blocks) < once + 5 * BLOCK, "{}", held(&blocks));
         // A deeper stack has the older bytes behind its own.
         let deeper = [&[9; 640][..], &stack].concat();
-        let third = blocks.keep(1, StackPart::Copy, 0x7ffc_0000_0123 - 640, &deeper);
+        let third = blocks.keep_blocks(1, StackPart::Copy, 0x7ffc_0000_0123 - 640, &deeper);
         assert!(held(&blocks) < once + 10 * BLOCK, "{}", held(&blocks));
         // Another thread has its own.
-        let other = blocks.keep(2, StackPart::Copy, 0x7ffc_0000_0123, &stack);
+        let other = blocks.keep_blocks(2, StackPart::Copy, 0x7ffc_0000_0123, &stack);
         assert!(held(&blocks) > 2 * once);
         for (kept, bytes) in
             [(&first, &before), (&second, &stack), (&third, &deeper), (&other, &stack)]
@@ -254,9 +311,11 @@ mod tests {
         let mut blocks = StackBlocks::default();
         let stack: Vec<u8> = (0..64 << 10).map(|i: usize| (i / 7) as u8).collect();
         let keep = |blocks: &mut StackBlocks| {
-            let copy = blocks.keep(1, StackPart::Copy, 0x7ffc_0000_0680, &stack[..27_008]);
-            let first = blocks.keep(1, StackPart::Chunk(0), 0x7ffc_0000_6000, &stack[..0x8000]);
-            let next = blocks.keep(1, StackPart::Chunk(1), 0x7ffc_0000_e000, &stack[..0x1000]);
+            let copy = blocks.keep_blocks(1, StackPart::Copy, 0x7ffc_0000_0680, &stack[..27_008]);
+            let first =
+                blocks.keep_blocks(1, StackPart::Chunk(0), 0x7ffc_0000_6000, &stack[..0x8000]);
+            let next =
+                blocks.keep_blocks(1, StackPart::Chunk(1), 0x7ffc_0000_e000, &stack[..0x1000]);
             [copy, first, next]
         };
         let kept = keep(&mut blocks);
@@ -270,15 +329,17 @@ mod tests {
     fn threads_and_blocks_that_are_compared_are_bounded() {
         let mut blocks = StackBlocks::default();
         for tid in 0..3000 {
-            blocks.keep(tid, StackPart::Copy, 0x1000, &[1; 4096]);
+            blocks.keep_blocks(tid, StackPart::Copy, 0x1000, &[1; 4096]);
         }
         assert!(held(&blocks) <= MAX_THREADS * 4096 * 3 / 2, "{}", held(&blocks));
         blocks.clear();
         for i in 0..100 {
-            blocks.keep(1, StackPart::Copy, i << 20, &[1; 1 << 20]);
+            blocks.keep_blocks(1, StackPart::Copy, i << 20, &[1; 1 << 20]);
         }
         assert!(held(&blocks) <= 6 << 20, "{}", held(&blocks));
-        assert!(bytes_of(&blocks.keep(1, StackPart::Copy, u64::MAX - 99, &[7; 100])) == [7; 100]);
-        assert!(bytes_of(&blocks.keep(1, StackPart::Copy, 0, &[])).is_empty());
+        assert!(
+            bytes_of(&blocks.keep_blocks(1, StackPart::Copy, u64::MAX - 99, &[7; 100])) == [7; 100]
+        );
+        assert!(bytes_of(&blocks.keep_blocks(1, StackPart::Copy, 0, &[])).is_empty());
     }
 }

@@ -1,5 +1,7 @@
 //! Events that are kept as they were recorded, until the analysis thread takes them.
 
+use std::iter;
+
 use super::blocks::{HeldMemory, KeptBytes, StackBlocks, StackPart};
 use crate::sampler::Event;
 use sys::record::{
@@ -80,6 +82,32 @@ struct KeptStack {
     go: Box<[u8]>,
 }
 
+impl KeptStack {
+    /// The kernel's copy and the chunks; `memory` takes those that are kept in blocks.
+    fn parts<'a>(&'a self, memory: &'a mut Vec<u8>) -> impl Iterator<Item = &'a [u8]> {
+        let all = || iter::once(&self.copy).chain(self.chunks.iter().map(|(bytes, _)| bytes));
+        memory.clear();
+        let mut lengths = Vec::new();
+        for bytes in all() {
+            if let KeptBytes::Blocks(blocks) = bytes {
+                let before = memory.len();
+                blocks.append_to(memory);
+                lengths.push(memory.len() - before);
+            }
+        }
+        let mut lengths = lengths.into_iter();
+        let mut left = &memory[..];
+        all().map(move |bytes| match bytes {
+            KeptBytes::Plain(plain) => plain.bytes(),
+            KeptBytes::Blocks(_) => {
+                let (part, behind) = left.split_at(lengths.next().unwrap_or_default());
+                left = behind;
+                part
+            }
+        })
+    }
+}
+
 impl KeptSample {
     /// A sample of the first event, without weight.
     fn new(sample: &Sample<'_>, blocks: &mut StackBlocks) -> KeptSample {
@@ -152,24 +180,13 @@ impl KeptSample {
     fn restore(&self, memory: &mut Vec<u8>, consume: impl FnOnce(&Event<'_>)) {
         let (callchain, rest) = self.parts.split_at(self.callchain);
         let (group, raw) = rest.split_at(self.group);
-        memory.clear();
-        let mut lengths = Vec::new();
-        if let KeptUser::Native(stack) = &self.user {
-            lengths.push(stack.copy.append_to(memory));
-            lengths.extend(stack.chunks.iter().map(|(bytes, _)| bytes.append_to(memory)));
-        }
-        let mut left = &memory[..];
-        let mut parts = lengths.into_iter().map(|length| {
-            let (part, behind) = left.split_at(length);
-            left = behind;
-            part
-        });
-        let copy = parts.next().unwrap_or_default();
         let mut chunks = Vec::new();
         let user = match &self.user {
             KeptUser::None => UserStack::None,
             KeptUser::Compat => UserStack::Compat,
             KeptUser::Native(stack) => {
+                let mut parts = stack.parts(memory);
+                let copy = parts.next().unwrap_or_default();
                 let holes = stack.chunks.iter().map(|&(_, holes)| holes);
                 chunks.extend(parts.zip(holes).map(|(bytes, holes)| Chunk::new(bytes, holes)));
                 UserStack::Native {
@@ -266,6 +283,7 @@ impl KeptRecord {
 
 #[cfg(test)]
 mod tests {
+    use super::super::blocks::MAX_PLAIN;
     use super::*;
 
     /// What is restored of an event.
@@ -282,6 +300,17 @@ mod tests {
     #[test]
     fn an_event_is_restored_as_it_was() {
         let mut blocks = StackBlocks::default();
+        events_are_restored_as_they_were(&mut blocks);
+        // The same in blocks.
+        let full = vec![7; MAX_PLAIN];
+        let held = blocks.keep(1, StackPart::Copy, 0, &full);
+        events_are_restored_as_they_were(&mut blocks);
+        drop(held);
+        blocks.clear();
+        assert_eq!(blocks.held().load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
+
+    fn events_are_restored_as_they_were(blocks: &mut StackBlocks) {
         let bytes: Vec<u8> = (0..70_000).map(|i: u32| (i / 3) as u8).collect();
         let all = [5; sys::arch::REGISTERS * 8];
         let chunks = [Chunk::new(&bytes[..32 << 10], 0b101), Chunk::new(&bytes[..999], 0)];
@@ -310,7 +339,7 @@ mod tests {
                     user,
                     cgroup: None,
                 };
-                kept(Event::Sample { event: 7, weight: 8, represents: 9, sample }, &mut blocks);
+                kept(Event::Sample { event: 7, weight: 8, represents: 9, sample }, blocks);
             }
         }
         let mmap = |build_id| Mmap {
@@ -337,9 +366,7 @@ mod tests {
             Record::Throttle,
             Record::Other,
         ] {
-            kept(Event::Other(record), &mut blocks);
+            kept(Event::Other(record), blocks);
         }
-        blocks.clear();
-        assert_eq!(blocks.held().load(std::sync::atomic::Ordering::Relaxed), 0);
     }
 }
