@@ -187,6 +187,11 @@ impl StackMaker {
         self.is_frugal = is_frugal;
     }
 
+    /// Releases half of the memory that has copies of files.
+    pub fn drop_copies(&mut self) {
+        self.unwinder.drop_copies();
+    }
+
     /// Releases the memory of what can be read from files again.
     pub fn drop_caches(&mut self) {
         self.unwinder.drop_caches();

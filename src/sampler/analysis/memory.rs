@@ -37,12 +37,20 @@ impl MemoryWatch {
             return;
         }
         self.checked = Instant::now();
-        let is_large =
-            self.pages.resident().is_some_and(|resident| resident.anonymous > MAX_ANONYMOUS);
-        if is_large && self.released.is_none_or(|time| time.elapsed() > RELEASE_EVERY) {
+        if !self.is_large() || self.released.is_some_and(|time| time.elapsed() < RELEASE_EVERY) {
+            return;
+        }
+        aggregator.maker.drop_copies();
+        os::release_free_memory();
+        // What takes longest to find again is released last.
+        if self.is_large() {
             aggregator.maker.drop_caches();
             os::release_free_memory();
-            self.released = Some(Instant::now());
         }
+        self.released = Some(Instant::now());
+    }
+
+    fn is_large(&self) -> bool {
+        self.pages.resident().is_some_and(|resident| resident.anonymous > MAX_ANONYMOUS)
     }
 }
