@@ -1,7 +1,8 @@
 //! The second thread of a recording, which has an ordinary priority. The thread that reads the
-//! rings handles what needs nothing but cached results; all else, and what follows it, is kept and
-//! handed over: what reads a file of another program, analyses code, or waits. So the rings are
-//! read in time whatever a target maps, and events are handled in the order in which they came.
+//! rings handles what needs nothing but cached results; all else is kept and handed over: what reads
+//! a file of another program, analyses code, or waits. What follows stays in the rings while these
+//! hold little, and is kept, too, when they fill. So the rings are read in time whatever a target maps,
+//! and events are handled in the order in which they came.
 
 mod blocks;
 mod kept;
@@ -178,7 +179,7 @@ impl AnalysisThread {
             Beginning { shared: shared_with, pids: thread_pids, work: receiver, held, allowance };
         let _ = begin.send(beginning);
         let waiting = Waiting { work, shared, blocks, reported: Reported::default() };
-        Analysis { waiting, thread, has_own_samples, pids, thinning }
+        Analysis { waiting, thread, has_own_samples, pids, thinning, taken_until: 0 }
     }
 }
 
@@ -194,6 +195,17 @@ pub struct Analysis {
     pids: Vec<i32>,
     /// Selects samples, if they are to be cheap.
     thinning: Option<Thinning>,
+    /// All events before this time were taken from the rings.
+    taken_until: u64,
+}
+
+/// Whether events stay in their rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// While work is pending and the rings hold little: that saves copies.
+    WhileWorkIsPending,
+    /// None.
+    Nothing,
 }
 
 impl Analysis {
@@ -236,22 +248,29 @@ impl Analysis {
         shared.pending.load(Ordering::SeqCst) > 0
     }
 
-    /// Delivers the events before `until`, in order of time.
+    /// Delivers the events before `until`, in order of time. Returns the time before which all were
+    /// delivered: if some wait for the other thread, the rest [may stay](Left) in the rings.
     pub fn take_in(
         &mut self,
         session: &mut Session,
         until: u64,
+        left: Left,
         mut observe: impl FnMut(&Event<'_>),
-    ) {
-        let Analysis { waiting, has_own_samples, thinning, .. } = self;
-        thinning.iter_mut().for_each(Thinning::adapt);
+    ) -> u64 {
+        let Analysis { waiting, has_own_samples, thinning, taken_until, .. } = self;
+        // Those of a profile type must be taken before its ring is full.
+        let left = if *has_own_samples { Left::Nothing } else { left };
         let shared = waiting.shared.clone();
         let mut direct = shared.if_idle();
+        if left == Left::WhileWorkIsPending && direct.is_none() && session.holds_little() {
+            return *taken_until;
+        }
+        thinning.iter_mut().for_each(Thinning::adapt);
         if direct.is_some() && waiting.held() > MANY_BYTES / 2 {
             // Nothing waits: these are for comparison only.
             waiting.blocks.clear();
         }
-        session.drain_timed(until, |time, event| {
+        *taken_until = session.drain_timed(until, |time, event| {
             observe(&event);
             let selected = match thinning {
                 Some(thinning) => thinning.select(event),
@@ -267,8 +286,12 @@ impl Analysis {
                 return Delivery::Taken;
             }
             direct = None;
-            waiting.keep(time, &event)
+            match (waiting.keep(time, &event), left) {
+                (Delivery::Taken, Left::WhileWorkIsPending) => Delivery::Kept,
+                (delivery, _) => delivery,
+            }
         });
+        *taken_until
     }
 
     /// Waits until all work is done, and returns the aggregator, and whether a binary was truncated

@@ -152,6 +152,9 @@ impl Options {
 pub enum Delivery {
     /// It was taken.
     Taken,
+    /// It was taken, and waits for analysis: those behind it may stay in their rings while these
+    /// hold little.
+    Kept,
     /// There is no memory for it, and it is lost.
     NoRoom,
     /// Another sample represents it.

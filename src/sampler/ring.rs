@@ -196,18 +196,37 @@ impl Ring {
     }
 }
 
+/// What [`drain`] does after a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It delivers the next one.
+    Deliver,
+    /// It ends if little is in the rings.
+    MayWait,
+}
+
+/// True if no ring holds more than a quarter of its size: more is taken as a sign that events come
+/// faster than they are read.
+pub fn hold_little(rings: &[Ring]) -> bool {
+    rings.iter().all(|ring| ring.filled() * 4 <= ring.size())
+}
+
 /// Delivers the records of several rings in order of time, up to `until` (exclusive,
-/// `CLOCK_MONOTONIC` nanoseconds), and frees each after `consume`.
+/// `CLOCK_MONOTONIC` nanoseconds), and frees each after `consume`, which gets the ring's index.
 ///
 /// Newer records stay: another ring may still get an older one. Of records with the same time, that
-/// of the first ring comes first. `consume` gets the ring's index. Returns the number of records.
-pub fn drain(rings: &mut [Ring], until: u64, mut consume: impl FnMut(usize, Header, &[u8])) -> u64 {
+/// of the first ring comes first. Returns the time before which all records were delivered: `until`,
+/// unless `consume` says that the others may wait.
+pub fn drain(
+    rings: &mut [Ring],
+    until: u64,
+    mut consume: impl FnMut(usize, Header, &[u8]) -> Next,
+) -> u64 {
     let mut next = Vec::with_capacity(rings.len());
     for ring in rings.iter_mut() {
         ring.refresh();
         next.push(next_record(ring));
     }
-    let mut count = 0;
     loop {
         let Some((at, time, size)) = next
             .iter()
@@ -215,19 +234,21 @@ pub fn drain(rings: &mut [Ring], until: u64, mut consume: impl FnMut(usize, Head
             .filter_map(|(i, record)| record.map(|(time, size)| (i, time, size)))
             .min_by_key(|&(_, time, _)| time)
         else {
-            return count;
+            return until;
         };
         if time >= until {
-            return count;
+            return until;
         }
         let ring = &mut rings[at];
         ring.prefetch_behind(size);
         if let Some((header, bytes)) = ring.peek() {
-            consume(at, header, bytes);
+            let then = consume(at, header, bytes);
             ring.advance(header.size);
-            count += 1;
+            if then == Next::MayWait && hold_little(rings) {
+                return time;
+            }
         }
-        next[at] = next_record(ring);
+        next[at] = next_record(&mut rings[at]);
     }
 }
 

@@ -5,6 +5,7 @@ mod hotplug;
 mod programs;
 mod targets;
 
+use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 use perf_event_open_sys::bindings as abi;
@@ -19,7 +20,7 @@ use super::events::{EventKind, GroupRole, Overload};
 use super::filter::ProcessFilter;
 use super::notes::{Note, SystemNote};
 use super::permissions::{Wanted, refusal};
-use super::ring::{self, Ring};
+use super::ring::{self, Next, Ring};
 use super::rings::Rings;
 use super::types::{EventOwner, NeededClock, ProfileTypes};
 use super::{Delivery, Event, EventSpec, Options, Target};
@@ -39,6 +40,10 @@ const MOVE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Interval in milliseconds at which a ring is read that cannot be polled.
 const WAIT_FOR_LOCKED_RING_MS: i32 = 10;
+
+/// Interval in milliseconds at which the rings are looked at while events stay in them: the rest of
+/// a ring has room for about 200 samples.
+const WAIT_FOR_ANALYSIS_MS: i32 = 10;
 
 /// Samples per second above which events are thinned: each costs the target a few microseconds.
 const MOST_SAMPLES: f64 = 30_000.0;
@@ -294,22 +299,24 @@ impl Session {
         &self.attacher.deep
     }
 
-    /// Waits until a ring has filled to its watermark, one of `others` is readable, a signal
-    /// arrives, or `timeout_ms` have passed. Returns whether one of `others` is readable.
-    pub fn wait(&mut self, others: &[i32], timeout_ms: i32) -> bool {
+    /// Waits until a ring has filled to its watermark, one of `others` or `analysis` is readable, a
+    /// signal arrives, or `timeout_ms` have passed. Returns whether one of `others` is readable.
+    pub fn wait(&mut self, others: &[i32], analysis: Option<RawFd>, timeout_ms: i32) -> bool {
         note_pause(&mut self.longest_pause, &mut self.busy_since);
         let growing = self.rings.growing_fd();
         let deep = self.attacher.deep.fd();
         let rings = self.rings.pollable();
         let deep_at = rings.len() + usize::from(growing.is_some());
         let own = rings.iter().map(Ring::fd).chain(growing).chain(deep);
-        let fds = own.chain(others.iter().copied());
+        let fds = own.chain(analysis).chain(others.iter().copied());
         let mut fds: Vec<libc::pollfd> =
             fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
         // Deferred data does not signal again: poll early while a ring fills.
         let filling = self.rings.all.iter().any(|r| r.waiting() * 4 > r.size())
             || self.attacher.deep.is_filling();
         let most = match (filling, self.rings.is_redirecting()) {
+            // What was left in the rings signals no more.
+            _ if analysis.is_some() => WAIT_FOR_ANALYSIS_MS,
             (true, _) => 2,
             (_, true) => WAIT_FOR_LOCKED_RING_MS,
             _ => timeout_ms,
@@ -317,7 +324,7 @@ impl Session {
         os::poll(&mut fds, timeout_ms.min(most));
         self.busy_since = Some(Instant::now());
         if deep.is_some() && fds[deep_at].revents != 0 {
-            self.attacher.deep.set_readable();
+            self.attacher.deep.clear();
         }
         // The ring that has filled belongs to a CPU of the target.
         let filled = fds.iter().zip(rings).find(|(fd, _)| fd.revents != 0);
@@ -341,6 +348,11 @@ impl Session {
         !self.rings.all.iter().any(is_full) && !self.attacher.deep.is_filling()
     }
 
+    /// True if little is in the rings, so that it may stay there.
+    pub fn holds_little(&self) -> bool {
+        ring::hold_little(&self.rings.all) && !self.attacher.deep.is_filling()
+    }
+
     /// The time (`CLOCK_MONOTONIC`, nanoseconds) before which all records of all CPUs are in their
     /// rings.
     pub fn settled(&self) -> u64 {
@@ -358,8 +370,13 @@ impl Session {
     }
 
     /// Like [`Session::drain`], with the time of each event (`CLOCK_MONOTONIC`, nanoseconds); 0 if
-    /// unknown.
-    pub fn drain_timed(&mut self, until: u64, mut consume: impl FnMut(u64, Event<'_>) -> Delivery) {
+    /// unknown. Returns the time before which all events were delivered: `until`, or that of one
+    /// that was [kept](Delivery::Kept).
+    pub fn drain_timed(
+        &mut self,
+        until: u64,
+        mut consume: impl FnMut(u64, Event<'_>) -> Delivery,
+    ) -> u64 {
         // Before the records are read, because the first ones take longest.
         if self.is_overloaded() {
             self.thin();
@@ -370,7 +387,8 @@ impl Session {
         let mut deep = std::mem::take(&mut attacher.deep);
         deep.begin();
         let sideband = rings.outputs().sideband.len();
-        ring::drain(&mut rings.all, until, |ring, header, bytes| {
+        let delivered = ring::drain(&mut rings.all, until, |ring, header, bytes| {
+            let mut next = Next::Deliver;
             match decode(attacher, layouts, header, bytes) {
                 Some(event) => {
                     let event = match event {
@@ -387,17 +405,24 @@ impl Session {
                         let delivery = deep.complete(event, |event| consume(time, event));
                         count(stats, &attacher.events, &event, delivery);
                         note_pause(longest_pause, busy_since);
+                        if delivery == Delivery::Kept && !deep.is_filling() {
+                            next = Next::MayWait;
+                        }
                     }
                 }
                 None => stats.damaged += 1,
             }
+            next
         });
-        deep.end(until);
+        deep.end(delivered);
         attacher.deep = deep;
-        self.drained = Instant::now();
+        if delivered == until {
+            self.drained = Instant::now();
+        }
         if self.stats.lost > lost {
             self.thin();
         }
+        delivered
     }
 
     fn can_be_thinned(&self) -> bool {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::live::PartFeed;
 use super::watch::Watch;
 use super::{Interrupts, Tick, Window};
-use crate::sampler::analysis::{Analysis, Work};
+use crate::sampler::analysis::{Analysis, Left, Work};
 use crate::sampler::{Event, Session, Stats};
 use sys::born::BornProcesses;
 use sys::{Error, os};
@@ -87,6 +87,8 @@ pub struct Sources {
     is_polling: bool,
     /// The last count of samples that do not belong to an event.
     own_taken: u64,
+    /// Events stay in the rings until the other thread has done what is pending.
+    has_left: bool,
 }
 
 impl Sources {
@@ -102,6 +104,7 @@ impl Sources {
             due: None,
             is_polling: false,
             own_taken: 0,
+            has_left: false,
         }
     }
 
@@ -124,7 +127,7 @@ impl Sources {
             let elapsed = began.elapsed();
             let left = window.duration.map(|d| d.saturating_sub(elapsed));
             let closes = left.is_some_and(|l| l.is_zero()) && !self.is_busy(elapsed);
-            if closes || (check && watch.ended(&self.born)) {
+            if closes || (check && self.has_ended(watch)) {
                 return;
             }
             if check {
@@ -136,23 +139,25 @@ impl Sources {
             fds.clear();
             fds.push(interrupts.fd());
             fds.extend(watch.fds());
-            if self.analysis.await_idle() {
-                fds.push(self.analysis.fd());
-            }
+            let analysis = self.analysis.await_idle().then(|| self.analysis.fd());
             let until_part = feed.as_ref().map_or(i64::MAX, |feed| feed.idle_ms());
-            let tick_ms = TICK_MS.min(self.idle_ms(elapsed)).min(until_part);
+            let mut tick_ms = TICK_MS.min(self.idle_ms(elapsed)).min(until_part);
+            if self.has_left && analysis.is_none() {
+                tick_ms = 0;
+            }
             self.precedence.renew();
-            check = self.session.wait(&fds, left_ms.min(tick_ms) as i32)
+            check = self.session.wait(&fds, analysis, left_ms.min(tick_ms) as i32)
                 || checked.elapsed().as_millis() >= TICK_MS as u128;
             if self.waits_for_files() {
                 continue;
             }
             // A later sample may be in code that the files did not describe yet.
             let until = self.session.settled().min(self.files_requested);
-            self.take_in(until);
-            self.poll(began.elapsed(), until);
+            let taken_until = self.take_in(until, Left::WhileWorkIsPending);
+            self.poll(began.elapsed(), taken_until);
             self.session.widen_rings();
             if let Some(feed) = feed
+                && !self.has_left
                 && let Some(mut aggregator) = self.analysis.if_idle()
             {
                 feed.offer(&mut self.session, &mut aggregator, *main);
@@ -165,6 +170,16 @@ impl Sources {
         }
     }
 
+    /// True if the target has ended, and all that it has started.
+    fn has_ended(&mut self, watch: &mut Watch) -> bool {
+        if self.has_left && watch.ended(&self.born) {
+            // The rings may have records about what it has started.
+            let until = self.session.settled().min(self.files_requested);
+            self.take_in(until, Left::Nothing);
+        }
+        watch.ended(&self.born)
+    }
+
     /// Stops everything and reads the remaining records. Returns the length of the window.
     pub fn stop(&mut self, began: Instant) -> Duration {
         self.analysis.send(Work::Stop);
@@ -172,7 +187,7 @@ impl Sources {
         let lasted = began.elapsed();
         self.analysis.send(Work::Release);
         self.analysis.send(Work::RunTimeFiles);
-        self.take_in(u64::MAX);
+        self.take_in(u64::MAX, Left::Nothing);
         self.analysis.send(Work::TakeIn { until: u64::MAX, over: true });
         lasted
     }
@@ -229,7 +244,9 @@ impl Sources {
     fn waits_for_files(&mut self) -> bool {
         match self.files {
             RunTimeFiles::Unread => {
-                if !self.analysis.has_run_time_code() {
+                // Those that stay in the rings came before the last request.
+                let is_done = self.has_left && self.files_requested < u64::MAX;
+                if is_done || !self.analysis.has_run_time_code() {
                     return false;
                 }
                 self.files_requested = os::monotonic_nanos();
@@ -247,13 +264,16 @@ impl Sources {
         }
     }
 
-    /// Reads the records before `until`, in order of time.
-    fn take_in(&mut self, until: u64) {
+    /// Reads the records before `until`, in order of time. Returns the time before which all were
+    /// read.
+    fn take_in(&mut self, until: u64, left: Left) -> u64 {
         let Sources { session, analysis, born, .. } = self;
-        analysis.take_in(session, until, |event| {
+        let taken_until = analysis.take_in(session, until, left, |event| {
             if let Event::Other(record) = event {
                 born.apply(record);
             }
         });
+        self.has_left = taken_until < until;
+        taken_until
     }
 }

@@ -97,6 +97,38 @@ fn samples_of_other_processes_are_not_written() {
     assert_eq!(session.stats().lost, 0);
 }
 
+/// Else all that follows would be copied.
+#[test]
+fn events_behind_one_that_is_kept_stay_while_the_rings_hold_little() {
+    let busy = Busy::sh("while :; do :; done");
+    let mut session = match open(busy.pid(), Rate::Frequency(999)) {
+        Ok(session) => session,
+        Err(why) => return skip(&why.to_string()),
+    };
+    session.begin();
+    waits_for(&mut session, "a ring that fills", |session| {
+        session.rings.outputs().samples.iter().any(|ring| ring.filled() * 4 > ring.size() * 3)
+    });
+    session.stop();
+    let mut times = Vec::new();
+    let mut drain = |session: &mut Session, delivery: Delivery| {
+        let before = times.len();
+        let until = session.drain_timed(u64::MAX, |time, event| {
+            times.push(time);
+            // One that is not kept does not end it.
+            if matches!(event, Event::Sample { .. }) { delivery } else { Delivery::Taken }
+        });
+        (until, times.len() - before, times.last().copied())
+    };
+    let (until, count, last) = drain(&mut session, Delivery::Kept);
+    assert!(session.holds_little() && count > 10 && Some(until) == last, "{count} until {until}");
+    let (until, count, last) = drain(&mut session, Delivery::Kept);
+    assert_eq!((count, last), (1, Some(until)));
+    let (until, count, _) = drain(&mut session, Delivery::Taken);
+    assert!(until == u64::MAX && count > 10 && filled(&session) == 0, "{count} until {until}");
+    assert!(times.is_sorted(), "{times:?}");
+}
+
 /// The rings are not read while programs are started in sequence.
 #[test]
 fn samples_push_out_no_records_about_processes() {

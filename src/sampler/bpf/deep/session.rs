@@ -17,8 +17,6 @@ pub struct DeepStacks {
     why_not: Option<io::Error>,
     /// The positions in the ring were read since [`DeepStacks::begin`].
     fresh: bool,
-    /// [`DeepStacks::fd`] has become readable since then.
-    readable: bool,
 }
 
 impl DeepStacks {
@@ -70,14 +68,11 @@ impl DeepStacks {
     /// To be called before the rings are read.
     pub fn begin(&mut self) {
         self.fresh = false;
-        if let Some(deep) = self.deep.as_ref().filter(|_| std::mem::take(&mut self.readable)) {
-            deep.clear();
-        }
     }
 
-    /// To be called when [`DeepStacks::fd`] is readable.
-    pub fn set_readable(&mut self) {
-        self.readable = true;
+    /// Makes [`DeepStacks::fd`] unreadable until the ring has filled further.
+    pub fn clear(&self) {
+        self.deep.iter().for_each(Deep::clear);
     }
 
     /// Delivers an event of a ring: a sample gets all of its stack.

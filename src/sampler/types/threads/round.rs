@@ -110,7 +110,7 @@ impl Round {
     /// complete.
     pub fn step(&mut self, maker: &mut StackMaker, timeout_ms: i32) -> bool {
         let Some(mut sampled) = self.sampled.take() else { return !self.open(maker) };
-        sampled.session.wait(&[], timeout_ms);
+        sampled.session.wait(&[], None, timeout_ms);
         let settled = sampled.session.settled();
         let counting = self.counting;
         let missing = &mut sampled.missing;
