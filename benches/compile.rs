@@ -1,8 +1,10 @@
-//! CPU time of a recording of the whole machine while a C++ compiler runs, compared with
-//! `perf record` in the same run: large programs that live for a second or two, whose stacks are
-//! deep and differ.
+//! CPU time of a recording of the whole machine while compilers run, compared with `perf record` in
+//! the same run: large programs that live for a second or two, whose stacks are deep and differ.
 //!
 //! cargo bench --bench compile [-- --seconds 15 --rounds 3 --hz 999]
+//! cargo bench --bench compile -- --compiler rustc --jobs 3
+//!
+//! With more jobs than CPUs, prof has to share them.
 //!
 //! Neither looks up symbols. The time includes that of starting and ending.
 
@@ -17,8 +19,42 @@ use support::{Figures, claim, median, option, peer};
 /// The largest part of perf's CPU time that prof may take.
 const SHARE: f64 = 0.2;
 
-/// A source whose compilation takes a second or two.
-fn source(dir: &Path) -> String {
+/// A compiler, and a source whose compilation takes it a second or two.
+struct Compiler {
+    /// The command, with `$0` for the source and `$1` for the result.
+    command: &'static str,
+    file: &'static str,
+    text: String,
+}
+
+impl Compiler {
+    fn new(name: &str) -> Compiler {
+        match name {
+            "g++" => Compiler { command: "g++ -O2 -c $0 -o $1", file: "many.cc", text: cpp() },
+            "rustc" => Compiler {
+                command: "rustc -O --edition 2024 --crate-type lib $0 -o $1",
+                file: "many.rs",
+                text: rust(),
+            },
+            _ => panic!("--compiler: g++ or rustc"),
+        }
+    }
+
+    /// Compiles again and again, with so many jobs.
+    fn start(&self, dir: &Path, jobs: usize) -> Vec<support::Started> {
+        let source = dir.join(self.file);
+        std::fs::write(&source, &self.text).expect("a file below target/");
+        let script = format!("while :; do {}; done", self.command);
+        let start = |job: usize| {
+            let mut command = Command::new("setsid");
+            command.args(["sh", "-c", &script]).arg(&source).arg(dir.join(format!("many{job}.o")));
+            support::start(command.stdin(Stdio::null()).stderr(Stdio::null()))
+        };
+        (0..jobs).map(start).collect()
+    }
+}
+
+fn cpp() -> String {
     let mut text = "#include <map>\n#include <regex>\n#include <string>\n".to_owned();
     for i in 0..40 {
         text += &format!(
@@ -26,18 +62,23 @@ fn source(dir: &Path) -> String {
              std::regex_search(s, std::regex(\"a{i}+b*\")); }}\n"
         );
     }
-    let path = dir.join("many.cc");
-    std::fs::write(&path, text).expect("a file below target/");
-    path.display().to_string()
+    text
 }
 
-/// Compiles again and again.
-fn compiler(dir: &Path, source: &str) -> support::Started {
-    let object = dir.join("many.o");
-    let script = "while :; do g++ -O2 -c \"$0\" -o \"$1\"; done";
-    let mut command = Command::new("setsid");
-    command.args(["sh", "-c", script, source]).arg(object).stdin(Stdio::null());
-    support::start(&mut command)
+fn rust() -> String {
+    let mut text = "use std::collections::BTreeMap;\n".to_owned();
+    for i in 0..60 {
+        text += &format!(
+            "#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]\n\
+             pub struct S{i} {{ a: String, b: Vec<u8>, c: Option<u64> }}\n\
+             pub fn f{i}(m: &mut BTreeMap<S{i}, Vec<S{i}>>, s: &S{i}) -> String {{\n\
+             m.entry(s.clone()).or_default().push(s.clone());\n\
+             let mut all: Vec<_> = m.values().flatten().cloned().collect();\n\
+             all.sort_by_key(|s| s.b.len() + {i});\n\
+             format!(\"{{all:?}}\") }}\n"
+        );
+    }
+    text
 }
 
 /// A recording: CPU seconds, and the bytes of its file.
@@ -78,7 +119,10 @@ fn main() {
     let hz: u32 = option("hz", 999);
     let with_perf = support::has_or_advise("perf", "linux-perf");
     let dir = support::temp_dir();
-    let compiler = compiler(dir.path(), &source(dir.path()));
+    let name: String = option("compiler", "g++".to_owned());
+    let jobs: usize = option("jobs", 1);
+    let compiler = Compiler::new(&name);
+    let started = compiler.start(dir.path(), jobs);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         ours.push(prof(dir.path(), hz, seconds));
@@ -86,10 +130,12 @@ fn main() {
             theirs.push(perf(dir.path(), hz, seconds));
         }
     }
-    // The shell leads a process group of its own.
-    let group = format!("-{}", compiler.pid());
-    Command::new("kill").args(["-KILL", "--", &group]).status().expect("kill");
-    compiler.finish();
+    for job in started {
+        // The shell leads a process group of its own.
+        let group = format!("-{}", job.pid());
+        Command::new("kill").args(["-KILL", "--", &group]).status().expect("kill");
+        job.finish();
+    }
     let share = |runs: &[Run]| {
         let cpu = median(runs.iter().map(|run| run.cpu).collect());
         100.0 * cpu / f64::from(seconds)
@@ -98,7 +144,8 @@ fn main() {
     let lost: Option<u64> = ours.iter().map(|run| run.lost).sum();
     let mut figures = Figures::new(&["Tool", "CPU time, of a core", "written", "lost"]);
     figures.conditions(&format!(
-        "`-a -F {hz}` for {seconds} s while `g++ -O2` runs again and again; {rounds} runs of each."
+        "`-a -F {hz}` for {seconds} s while `{name}` runs again and again, {jobs} at once; {rounds} \
+         runs of each."
     ));
     let lost = lost.map_or(support::units::NOT_MEASURED.to_owned(), count);
     figures.row("prof", [percent(share(&ours)), size(bytes(&ours)), lost]);
@@ -113,7 +160,7 @@ fn main() {
     );
     if let Some((cpu, _)) = peers {
         let ratio = share(&ours) / cpu;
-        let text = format!("at most a fifth of perf's CPU time while g++ compiles: {ratio:.2}");
+        let text = format!("at most a fifth of perf's CPU time while {name} compiles: {ratio:.2}");
         claim(ratio <= SHARE, &text);
     }
     figures.publish();
