@@ -91,6 +91,17 @@ pub enum CallTarget {
     Indirect,
 }
 
+/// Where code leaves its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The return address.
+    pub ip: u64,
+    /// The address at which it is then.
+    pub slot: u64,
+    /// The caller's frame pointer.
+    pub bp: u64,
+}
+
 /// Certainty of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {

@@ -15,7 +15,7 @@ use super::arch::{self, BP, CodeFrame, Moved, SIGRETURN, SP};
 use super::cfi::{
     CopyMemory, Described, KnownRegisters, Rows, Rule, TableMemory, UnwindContext, UnwindTables,
 };
-use super::code::{Between, File, Functions, Leads, Text};
+use super::code::{Between, File, Functions, Leads, Left, Text};
 use crate::CodeAddress;
 pub use facts::{Fact, FactKind, GoRole};
 use go::GoFacts;
@@ -23,6 +23,7 @@ pub use rule_cache::RuleCache;
 pub use step::{Step, by_rule, by_rule_in, frame_pointer_step};
 use step::{interrupted, restored};
 use sys::FileAddress;
+use sys::arch::DWARF_ORDER;
 use sys::catch_panic;
 use sys::elf::{Elf, Section, Segment};
 use sys::image::{Bytes, Loaded};
@@ -350,6 +351,21 @@ impl ModuleUnwinder {
         let start = self.tables.start(address)?;
         let file = self.analysable(cache)?;
         cache.code.moved(file, start, address)
+    }
+
+    /// Where the code at an address leaves its function, executed with the sampled registers.
+    pub fn leave(
+        &self,
+        cache: &mut RuleCache,
+        FileAddress(address): FileAddress,
+        registers: [u64; DWARF_ORDER.len()],
+        read: &dyn Fn(u64) -> Result<u64, ()>,
+    ) -> Option<Left> {
+        if cache.code.never_leaves(self.image, address) || cache.lacks() {
+            return None;
+        }
+        let file = self.analysable(cache)?;
+        cache.code.leave(file, address, registers, read)
     }
 
     /// Return address of the call that frame pointers skip.

@@ -3,7 +3,7 @@
 
 use super::arch::{BP, EXIT, RESULT, SP};
 use super::cfi::{KnownRegisters, Rule};
-use super::code::{Leads, Proof};
+use super::code::{Leads, Left, Proof};
 use super::memo::Reads;
 use super::module::{self, Fact, FactKind, Step};
 use super::walk::{
@@ -19,6 +19,28 @@ impl Unwinder {
     /// One step up from code without unwind information (assembly, stubs, other compilers), by its
     /// instructions.
     pub(super) fn by_code(
+        &mut self,
+        walk: &Walk<'_>,
+        frame: Frame,
+        regs: &mut Regs,
+        images: &mut Images,
+        reads: &mut Reads,
+    ) -> Step {
+        let mut caller = *regs;
+        match self.by_paths(walk, frame, &mut caller, images, reads) {
+            step @ (Step::Caller(_) | Step::End) => {
+                *regs = caller;
+                step
+            }
+            step => match self.by_values(walk, frame, regs, images, reads) {
+                Step::Uncovered => step,
+                found => found,
+            },
+        }
+    }
+
+    /// The same, by what holds on all paths from the function's beginning and to its end.
+    fn by_paths(
         &mut self,
         walk: &Walk<'_>,
         frame: Frame,
@@ -78,6 +100,56 @@ impl Unwinder {
             Leads::There => step,
             Leads::Somewhere if proof != Proof::Call => step,
             _ => Step::Uncovered,
+        }
+    }
+
+    /// One step up from the innermost frame, whose code moves the return address by a number that is
+    /// known at run time only. It is executed to where it leaves its function.
+    fn by_values(
+        &mut self,
+        walk: &Walk<'_>,
+        frame: Frame,
+        regs: &mut Regs,
+        images: &mut Images,
+        reads: &mut Reads,
+    ) -> Step {
+        let is_innermost = self.memo.steps().is_empty() && !frame.kind.is_return();
+        let Some(all) = is_innermost.then(|| walk.all.in_dwarf_order()).flatten() else {
+            return Step::Uncovered;
+        };
+        let Unwinder { modules, rules, .. } = self;
+        let left = module_of(modules, frame, images).and_then(|(module, at)| {
+            module.leave(rules, at.address, all, &|address| walk.read(address))
+        });
+        let Some(Left { ip, slot, bp }) = left else { return Step::Uncovered };
+        // The step depends on more than the memo records.
+        reads.void();
+        let address = ProcessAddress(ip);
+        if self.leads(walk.process(), frame, address, images) == Leads::Elsewhere
+            || !self.is_at_its_pointer(walk.process(), address, images)
+        {
+            return Step::Uncovered;
+        }
+        // Only that its stack pointer is not below this is known.
+        *regs = Regs { ip, sp: regs.sp.max(slot).saturating_add(8), bp };
+        Step::Caller(ip)
+    }
+
+    /// True if the frame of the code at a return address is found by its frame pointer alone.
+    fn is_at_its_pointer(
+        &mut self,
+        process: Process<'_>,
+        address: ProcessAddress,
+        images: &mut Images,
+    ) -> bool {
+        let Process { pid, regions } = process;
+        let Some(frame) = locate(pid, regions, images, address, AddressKind::Return) else {
+            return false;
+        };
+        let Unwinder { modules, rules, .. } = self;
+        match module_of(modules, frame, images) {
+            Some((module, at)) => module.keeps_pointer(rules, at),
+            None => is_run_time_code(&frame) && self.run_time_rule(process, frame).is_none(),
         }
     }
 

@@ -7,9 +7,10 @@
 use gimli::{RegisterRule, Vendor};
 
 use crate::cfi::{KnownRegisters, Return, Rule, Saved};
-use crate::code::{Between, CallTarget, File, Leads, Proof, Text};
+use crate::code::{Between, CallTarget, File, Leads, Left, Proof, Text};
 use crate::module::Step;
 use crate::{AddressKind, CodeAddress};
+use sys::arch::DWARF_ORDER;
 use sys::record::Regs;
 
 /// Number of registers that are restored.
@@ -312,6 +313,22 @@ impl CodeCache {
     /// Frame of the code at an address, or of the call before it: not yet.
     pub fn frame(&mut self, _file: File<'_>, _at: CodeAddress) -> Option<CodeFrame> {
         None
+    }
+
+    /// Where the code of a named function leaves it, executed from an address on: not yet.
+    pub fn leave(
+        &mut self,
+        _file: File<'_>,
+        _address: u64,
+        _registers: [u64; DWARF_ORDER.len()],
+        _read: &dyn Fn(u64) -> Result<u64, ()>,
+    ) -> Option<Left> {
+        None
+    }
+
+    /// True if [`CodeCache::leave`] finds nothing at this address.
+    pub fn never_leaves(&mut self, _image: u32, _address: u64) -> bool {
+        true
     }
 
     /// Location of the saved stack pointer of a function that begins at `start` and moves its stack

@@ -1,5 +1,7 @@
 //! Bounds of functions, from a file's symbols or its calls.
 
+use std::ops::Range;
+
 use memchr::memmem;
 use object::elf::{FileHeader64, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
 use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym};
@@ -288,6 +290,11 @@ impl Functions {
         let upto = self.sized.partition_point(|&(start, _)| start <= address);
         let near = self.sized[..upto].iter().rev().take(NEAR).copied();
         near.filter(move |&(_, end)| address < end)
+    }
+
+    /// Addresses of the function of known size that contains an address.
+    pub fn bounds(&self, address: u64) -> Option<Range<u64>> {
+        self.sized_at(address).next().map(|(start, end)| start..end)
     }
 
     /// Start of the function that contains an address.

@@ -21,6 +21,7 @@ mod moved;
 mod onward;
 mod recent;
 mod straight;
+mod values;
 
 pub use cache::CodeCache;
 pub use delivery::{DeliveryContexts, contexts, delivers};

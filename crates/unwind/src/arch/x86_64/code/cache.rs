@@ -8,10 +8,12 @@ use super::graph::{Extent, Graph};
 use super::moved::Moved;
 use super::onward::{Onward, Paths};
 use super::recent::Recent;
+use super::values::Executor;
 use super::{LONGEST_CALL, call_before};
 use crate::CodeAddress;
-use crate::code::{Between, CallTarget, File, FunctionStart, Leads, Proof};
+use crate::code::{Between, CallTarget, File, FunctionStart, Leads, Left, Proof};
 use sys::FileAddress;
+use sys::arch::DWARF_ORDER;
 
 /// Most instructions of a function that are analysed.
 const MAX_INSTRUCTIONS: usize = 1 << 16;
@@ -109,6 +111,8 @@ pub struct CodeCache {
     led: Recent<(u32, u64), Graph>,
     /// Functions by address, true if they never return.
     last: Recent<(u32, u64), bool>,
+    /// Number of times that [`CodeCache::leave`] found nothing.
+    failures: Recent<(u32, u64), u8>,
     budget: Budget,
 }
 
@@ -122,6 +126,7 @@ impl Default for CodeCache {
             functions: Recent::new(MAX_HELD),
             led: Recent::new(MAX_LED_HELD),
             last: Recent::new(MAX_FRAMES),
+            failures: Recent::new(MAX_FRAMES),
             budget: Budget::default(),
         }
     }
@@ -344,7 +349,13 @@ impl CodeCache {
             && (file.functions.is_border(address) || function.as_deref().is_some_and(ends));
         let onward = if is_end { None } else { self.onward(file, address, begin, function) };
         let up = match &onward {
-            Some(paths) => frame::to_return(paths).ok()?,
+            Some(paths) => match frame::to_return(paths) {
+                Ok(up) => up,
+                // Functions that remove their arguments return in several ways, after they have
+                // restored the frame pointer.
+                Err(()) if is_known && down.is_some_and(|down| down.has_pointer()) => None,
+                Err(()) => return None,
+            },
             None => None,
         };
         let is_open = onward.is_none_or(|paths| paths.is_open || paths.returns());
@@ -425,6 +436,39 @@ impl CodeCache {
         let found = node.map(|node| paths.from(graph, flow, node));
         self.spend(file, function.steps() - before);
         found
+    }
+
+    /// Where the code of a named function leaves it, executed from an address on with these registers.
+    pub fn leave(
+        &mut self,
+        file: File<'_>,
+        address: u64,
+        registers: [u64; DWARF_ORDER.len()],
+        read: &dyn Fn(u64) -> Result<u64, ()>,
+    ) -> Option<Left> {
+        self.budget.refill(file.image, file.size());
+        if !self.may_analyse(file) {
+            return None;
+        }
+        let key = (file.image, address);
+        let mut left = None;
+        if let Some(bounds) = file.functions.bounds(address)
+            && let Some(code) = file.text.from(bounds.start)
+        {
+            let steps;
+            (left, steps) = Executor { code, bounds, read }.leave(address, registers);
+            self.spend(file, steps);
+        }
+        if left.is_none() {
+            let failures = self.failures.copied(&key).unwrap_or(0);
+            self.failures.insert(key, failures.saturating_add(1), 1);
+        }
+        left
+    }
+
+    /// True if [`CodeCache::leave`] found nothing at this address several times.
+    pub fn never_leaves(&mut self, image: u32, address: u64) -> bool {
+        self.failures.copied(&(image, address)).is_some_and(|n| n >= MAX_FAILURES)
     }
 
     /// Location of the saved stack pointer of a function that begins at `start` and moves its stack

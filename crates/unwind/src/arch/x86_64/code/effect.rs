@@ -83,7 +83,7 @@ impl Successor {
 }
 
 /// DWARF's number of a general register, also by the name of a part of it.
-fn number(register: Register) -> Option<u8> {
+pub fn number(register: Register) -> Option<u8> {
     const ORDER: [u8; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
     let full = register.full_register();
     full.is_gpr64().then(|| ORDER[full.number()])
