@@ -80,6 +80,7 @@ mod timestamps;
 mod top;
 mod units;
 mod unwound_runtimes;
+mod v8_builtins;
 mod views;
 mod wall;
 mod whole_stacks;

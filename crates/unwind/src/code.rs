@@ -112,4 +112,7 @@ pub enum Proof {
     /// It is the frame of the thread that created a thread or a process, in which the
     /// call's result is not 0. The new one begins here.
     Maker,
+    /// The code has moved its return address, and its frame pointer leads there. The caller's stack
+    /// pointer is unknown: its frame has to be found by its frame pointer.
+    Moved,
 }

@@ -96,7 +96,11 @@ impl Unwinder {
             return step;
         }
         let Some(proof) = found.proof() else { return Step::End };
-        match self.leads(walk.process(), frame, ProcessAddress(address), images) {
+        let address = ProcessAddress(address);
+        if proof == Proof::Moved && !self.is_at_its_pointer(walk.process(), address, images) {
+            return Step::Uncovered;
+        }
+        match self.leads(walk.process(), frame, address, images) {
             Leads::There => step,
             Leads::Somewhere if proof != Proof::Call => step,
             _ => Step::Uncovered,

@@ -337,8 +337,11 @@ impl CodeCache {
     ) -> Option<CodeFrame> {
         let FileAddress(address) = at.address;
         let down = state.and_then(frame::from_start);
-        if let Some(CodeFrame::Inner { proof: Proof::Maker, .. }) = down {
-            return down;
+        match down.as_ref().and_then(CodeFrame::proof) {
+            Some(Proof::Maker) => return down,
+            // The paths to its return do not show how far.
+            Some(Proof::Moved) => return down.filter(|_| is_known),
+            _ => {}
         }
         // No code follows a call that never returns.
         let ends = |f: &Analysed| {

@@ -44,7 +44,12 @@ pub enum Base {
     Aligned(u32),
     /// The result of a system call that created a thread or a process: 0 in the new one.
     Made,
+    /// The return address.
+    Return,
 }
+
+/// The place of the return address at the beginning of a function.
+const RETURN_AT: (Base, i32) = (Base::Register(SP), 0);
 
 /// Symbolic value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +59,8 @@ pub enum SymbolicValue {
 }
 
 impl SymbolicValue {
+    const RETURN: SymbolicValue = SymbolicValue::Offset(Base::Return, 0);
+
     fn plus(self, add: i32) -> SymbolicValue {
         match self {
             SymbolicValue::Offset(base, at) => at
@@ -63,10 +70,11 @@ impl SymbolicValue {
         }
     }
 
-    /// True if frames depend on words with this value: stack pointers, and what the caller had in
-    /// registers that are restored.
+    /// True if frames depend on words with this value: stack pointers, the return address, and what
+    /// the caller had in registers that are restored.
     fn counts(self) -> bool {
         match self {
+            SymbolicValue::RETURN => true,
             SymbolicValue::Offset(Base::Register(SP) | Base::Aligned(_), _) => true,
             SymbolicValue::Offset(Base::Register(r), 0) => KEPT.contains(&r),
             _ => false,
@@ -102,17 +110,20 @@ pub struct FlowState {
     pub cloned: bool,
     /// The latest call on a path to here, if there is one on each.
     through: u32,
+    /// On a path to here the return address is not, or no more, in [`RETURN_AT`].
+    is_overwritten: bool,
 }
 
 impl FlowState {
-    /// Initial state.
-    pub fn new() -> FlowState {
+    /// The state at the beginning of an analysis.
+    fn first(from: From) -> FlowState {
         FlowState {
             registers: std::array::from_fn(|r| SymbolicValue::Offset(Base::Register(r as u8), 0)),
             memory: Vec::new(),
             last: None,
             cloned: false,
             through: NONE,
+            is_overwritten: from == From::Within,
         }
     }
 
@@ -128,8 +139,25 @@ impl FlowState {
         if let Some((_, value)) = self.last.filter(|(at, _)| *at == place) {
             return Some(value);
         }
+        if place == RETURN_AT && !self.is_overwritten {
+            return Some(SymbolicValue::RETURN);
+        }
         let found = self.memory.binary_search_by_key(&place, |w| w.0);
         found.ok().map(|i| self.memory[i].1)
+    }
+
+    /// Distance of the return address from the initial stack pointer, if the code has moved it.
+    pub fn moved_return(&self) -> Option<i32> {
+        let is_live = |at: i32| match self.get(SP) {
+            SymbolicValue::Offset(Base::Register(SP), sp) => at >= sp,
+            _ => true,
+        };
+        let mut found = self.memory.iter().filter_map(|&((base, at), value)| {
+            let is_one = base == Base::Register(SP) && value == SymbolicValue::RETURN;
+            (is_one && is_live(at)).then_some(at)
+        });
+        let at = found.next().filter(|_| self.is_overwritten)?;
+        found.next().is_none().then_some(at)
     }
 
     /// The word at a location.
@@ -152,6 +180,7 @@ impl FlowState {
         let stays = |&((b, a), _): &Word| b != base || a < first || a >= end;
         self.memory.retain(stays);
         self.last = self.last.filter(stays);
+        self.is_overwritten |= !stays(&(RETURN_AT, SymbolicValue::RETURN));
         if size != 8 || value == SymbolicValue::Unknown {
             return;
         }
@@ -264,6 +293,8 @@ impl FlowState {
         }
         changed |= other.cloned && !self.cloned;
         self.cloned |= other.cloned;
+        changed |= other.is_overwritten && !self.is_overwritten;
+        self.is_overwritten |= other.is_overwritten;
         if other.through == NONE && self.through != NONE {
             self.through = NONE;
             changed = true;
@@ -416,7 +447,7 @@ impl Flow {
     }
 
     fn follow(&mut self, run: &mut Run<'_>, limit: usize, words: usize) -> bool {
-        self.arrive(run, run.first, &FlowState::new());
+        self.arrive(run, run.first, &FlowState::first(run.from));
         // Depth first would evaluate instructions far too often.
         while let Some(node) = run.next() {
             if self.steps > limit || self.held > words {

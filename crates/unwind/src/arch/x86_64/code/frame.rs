@@ -106,10 +106,28 @@ impl CodeFrame {
     }
 }
 
+/// Distance of the CFA, which is just above the return address, from the initial stack pointer.
+#[derive(Clone, Copy)]
+struct CfaAt(i32);
+
+impl CfaAt {
+    /// Where a function's caller has put the return address.
+    const USUAL: CfaAt = CfaAt(8);
+
+    /// Offset of a value from the CFA.
+    fn of(self, value: SymbolicValue) -> Option<i32> {
+        match value {
+            SymbolicValue::Offset(Base::Register(SP), at) => at.checked_sub(self.0),
+            _ => None,
+        }
+    }
+}
+
 /// The frame by the state at an instruction, on a path from the function's beginning.
 pub fn from_start(state: &FlowState) -> Option<CodeFrame> {
-    let (base, at, add) = cfa_in(state)?;
-    let kept = KEPT.map(|register| kept_in(state, register));
+    if let Some(moved) = by_moved_return(state) {
+        return Some(moved);
+    }
     let proof = match state.cloned {
         false => Proof::Code,
         true if state.registers[usize::from(AX)] == SymbolicValue::Offset(Base::Made, 0) => {
@@ -117,28 +135,33 @@ pub fn from_start(state: &FlowState) -> Option<CodeFrame> {
         }
         true => return None,
     };
+    frame_at(state, CfaAt::USUAL, proof)
+}
+
+/// The frame of code that has moved its return address, if its frame pointer leads there.
+fn by_moved_return(state: &FlowState) -> Option<CodeFrame> {
+    let cfa = CfaAt(state.moved_return()?.checked_add(8)?);
+    let frame = frame_at(state, cfa, Proof::Moved)?;
+    (!state.cloned && frame.has_pointer()).then_some(frame)
+}
+
+fn frame_at(state: &FlowState, cfa: CfaAt, proof: Proof) -> Option<CodeFrame> {
+    let (base, at, add) = cfa_in(state, cfa)?;
+    let kept = KEPT.map(|register| kept_in(state, cfa, register));
     Some(CodeFrame::Inner { base, at, add, kept, proof })
 }
 
-/// Offset of a value from the CFA, which is just above the return address.
-fn from_cfa(value: SymbolicValue) -> Option<i32> {
-    match value {
-        SymbolicValue::Offset(Base::Register(SP), at) => at.checked_sub(8),
-        _ => None,
-    }
-}
-
-fn cfa_in(state: &FlowState) -> Option<(u8, Option<i32>, i32)> {
+fn cfa_in(state: &FlowState, cfa: CfaAt) -> Option<(u8, Option<i32>, i32)> {
     let order = [BP, SP].into_iter().chain((0..16).filter(|r| ![BP, SP].contains(r)));
     let value_of = |r: u8| state.registers[usize::from(r)];
     for register in order {
-        if let Some(at) = from_cfa(value_of(register)) {
+        if let Some(at) = cfa.of(value_of(register)) {
             return Some((register, None, at.checked_neg()?));
         }
     }
     // After an alignment, a word of the stack contains the previous stack pointer.
     state.memory.iter().find_map(|&((base, at), value)| {
-        let add = from_cfa(value)?.checked_neg()?;
+        let add = cfa.of(value)?.checked_neg()?;
         let (register, at) = near(state, base, at)?;
         Some((register, Some(at), add))
     })
@@ -152,14 +175,14 @@ fn near(state: &FlowState, base: Base, at: i32) -> Option<(u8, i32)> {
     })
 }
 
-fn kept_in(state: &FlowState, register: u8) -> SavedAt {
+fn kept_in(state: &FlowState, cfa: CfaAt, register: u8) -> SavedAt {
     let original = SymbolicValue::Offset(Base::Register(register), 0);
     if state.registers[usize::from(register)] == original {
         return SavedAt::Same;
     }
     let saved = state.memory.iter().filter(|(_, value)| *value == original);
     let mut found = saved.filter_map(|&((base, at), _)| match base {
-        Base::Register(SP) => at.checked_sub(8).map(SavedAt::Cfa),
+        Base::Register(SP) => at.checked_sub(cfa.0).map(SavedAt::Cfa),
         _ => near(state, base, at).map(|(register, at)| SavedAt::Register(register, at)),
     });
     found.next().unwrap_or(SavedAt::Lost)
@@ -223,7 +246,7 @@ pub fn agree(state: &FlowState, other: &CodeFrame) -> Option<bool> {
     };
     match start {
         SymbolicValue::Unknown => None,
-        value => Some(from_cfa(value).and_then(|at| at.checked_add(add)) == Some(0)),
+        value => Some(CfaAt::USUAL.of(value).and_then(|at| at.checked_add(add)) == Some(0)),
     }
 }
 

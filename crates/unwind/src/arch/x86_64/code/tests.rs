@@ -352,6 +352,32 @@ fn a_return_to_a_pushed_address_is_a_jump() {
     }
 }
 
+/// As V8's `CallApiCallback`: pop rax; push r10; push rax; push rbp; mov rbp,rsp; and rsp,-16;
+/// call *rdx; leave; pop rcx; add rsp,rbx; push rcx; ret.
+#[test]
+fn a_return_address_that_was_moved_is_found_by_the_frame_pointer() {
+    let code = [
+        0x58, 0x41, 0x52, 0x50, 0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xf0, 0xff, 0xd2, 0xc9,
+        0x59, 0x48, 0x01, 0xdc, 0x51, 0xc3,
+    ];
+    let mut w = Fixture::new(&code, &[(0, code.len() as u64)]);
+    for (at, kind) in [(8, Instruction), (12, Instruction), (14, Return)] {
+        let frame = w.frame(at, kind).unwrap();
+        assert!(frame.has_pointer() && frame.proof() == Some(Proof::Moved), "{at}: {frame:?}");
+    }
+    // Without a symbol, the function may begin elsewhere.
+    let mut w = Fixture::new(&code, &[]);
+    w.functions.begin_at(&[BASE]);
+    assert_eq!(w.frame(14, Return), None);
+    // With the return address in two places, or none: lea instead of the second push.
+    for other in [&[0x48, 0x8d, 0x64, 0x24, 0xf8][..], &[0x50, 0x50]] {
+        let code = [&code[..3], other, &code[4..]].concat();
+        let mut w = Fixture::new(&code, &[(0, code.len() as u64)]);
+        let found = w.frame(13 + other.len() as u64, Return).and_then(|frame| frame.proof());
+        assert_ne!(found, Some(Proof::Moved));
+    }
+}
+
 /// f: push rbx; test; je 1f; pop rbx; ret; 1: ret (with the wrong stack pointer).
 #[test]
 fn returns_that_disagree_leave_no_frame() {
