@@ -369,6 +369,11 @@ fn a_return_address_that_was_moved_is_found_by_the_frame_pointer() {
     let mut w = Fixture::new(&code, &[]);
     w.functions.begin_at(&[BASE]);
     assert_eq!(w.frame(14, Return), None);
+    // Where it was put back, it is as usual: pop rax; push rax; push rbp; mov rbp,rsp; call *rdx.
+    let back = [0x58, 0x50, 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd2, 0xc9, 0xc3];
+    let mut w = Fixture::new(&back, &[(0, back.len() as u64)]);
+    let found = w.frame(8, Return).and_then(|frame| frame.proof());
+    assert_eq!(found, Some(Proof::Code));
     // With the return address in two places, or none: lea instead of the second push.
     for other in [&[0x48, 0x8d, 0x64, 0x24, 0xf8][..], &[0x50, 0x50]] {
         let code = [&code[..3], other, &code[4..]].concat();

@@ -135,7 +135,8 @@ impl FlowState {
             let is_one = base == Base::Register(SP) && value == SymbolicValue::RETURN;
             (is_one && is_live(at)).then_some(at)
         });
-        let at = found.next().filter(|_| self.is_overwritten)?;
+        let is_moved = |at: &i32| self.is_overwritten && *at != RETURN_AT.1;
+        let at = found.next().filter(is_moved)?;
         found.next().is_none().then_some(at)
     }
 
