@@ -1,8 +1,8 @@
 //! The second thread of a recording, which has an ordinary priority. The thread that reads the
 //! rings handles what needs nothing but cached results; all else is kept and handed over: what reads
 //! a file of another program, analyses code, or waits. What follows stays in the rings while these
-//! hold little, and is kept, too, when they fill. So the rings are read in time whatever a target maps,
-//! and events are handled in the order in which they came.
+//! hold little, and is kept, too, when they fill. So the rings are read in time whatever a target
+//! maps, and events are handled in the order in which they came.
 
 mod blocks;
 mod kept;
@@ -201,11 +201,11 @@ pub struct Analysis {
 
 /// Whether events stay in their rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum MayStay {
     /// While work is pending and the rings hold little: that saves copies.
     WhileWorkIsPending,
-    /// None.
-    Nothing,
+    /// Never.
+    Never,
 }
 
 impl Analysis {
@@ -249,20 +249,20 @@ impl Analysis {
     }
 
     /// Delivers the events before `until`, in order of time. Returns the time before which all were
-    /// delivered: if some wait for the other thread, the rest [may stay](Left) in the rings.
+    /// delivered: if some wait for the other thread, the rest [may stay](MayStay) in the rings.
     pub fn take_in(
         &mut self,
         session: &mut Session,
         until: u64,
-        left: Left,
+        stay: MayStay,
         mut observe: impl FnMut(&Event<'_>),
     ) -> u64 {
         let Analysis { waiting, has_own_samples, thinning, taken_until, .. } = self;
         // Those of a profile type must be taken before its ring is full.
-        let left = if *has_own_samples { Left::Nothing } else { left };
+        let stay = if *has_own_samples { MayStay::Never } else { stay };
         let shared = waiting.shared.clone();
         let mut direct = shared.if_idle();
-        if left == Left::WhileWorkIsPending && direct.is_none() && session.holds_little() {
+        if stay == MayStay::WhileWorkIsPending && direct.is_none() && session.holds_little() {
             return *taken_until;
         }
         thinning.iter_mut().for_each(Thinning::adapt);
@@ -286,8 +286,8 @@ impl Analysis {
                 return Delivery::Taken;
             }
             direct = None;
-            match (waiting.keep(time, &event), left) {
-                (Delivery::Taken, Left::WhileWorkIsPending) => Delivery::Kept,
+            match (waiting.keep(time, &event), stay) {
+                (Delivery::Taken, MayStay::WhileWorkIsPending) => Delivery::Kept,
                 (delivery, _) => delivery,
             }
         });

@@ -180,6 +180,11 @@ impl Ring {
         self.field(offset).load(Ordering::Acquire).wrapping_sub(self.tail)
     }
 
+    /// True if more than one part of so many is filled.
+    pub fn is_filled_above(&self, parts: u64) -> bool {
+        self.filled() * parts > self.size()
+    }
+
     /// Number of unread bytes as of the last [`Ring::refresh`].
     pub fn waiting(&self) -> u64 {
         self.head.wrapping_sub(self.tail)
@@ -208,7 +213,7 @@ pub enum Next {
 /// True if no ring holds more than a quarter of its size: more is taken as a sign that events come
 /// faster than they are read.
 pub fn hold_little(rings: &[Ring]) -> bool {
-    rings.iter().all(|ring| ring.filled() * 4 <= ring.size())
+    !rings.iter().any(|ring| ring.is_filled_above(4))
 }
 
 /// Delivers the records of several rings in order of time, up to `until` (exclusive,

@@ -344,8 +344,8 @@ impl Session {
 
     /// True if each ring has room for as much as it holds.
     pub fn has_room(&self) -> bool {
-        let is_full = |ring: &Ring| ring.filled() * 2 > ring.size();
-        !self.rings.all.iter().any(is_full) && !self.attacher.deep.is_filling()
+        let is_full = self.rings.all.iter().any(|ring| ring.is_filled_above(2));
+        !is_full && !self.attacher.deep.is_filling()
     }
 
     /// True if little is in the rings, so that it may stay there.
@@ -432,7 +432,7 @@ impl Session {
     /// True if samples are so frequent that they would slow the target down, or fill a ring faster
     /// than it is read.
     fn is_overloaded(&mut self) -> bool {
-        let used = |part: u64| move |ring: &Ring| ring.filled() * part > ring.size();
+        let used = |parts: u64| move |ring: &Ring| ring.is_filled_above(parts);
         if !self.can_be_thinned() || !self.rings.samples().iter().any(used(4)) {
             return false;
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::live::PartFeed;
 use super::watch::Watch;
 use super::{Interrupts, Tick, Window};
-use crate::sampler::analysis::{Analysis, Left, Work};
+use crate::sampler::analysis::{Analysis, MayStay, Work};
 use crate::sampler::{Event, Session, Stats};
 use sys::born::BornProcesses;
 use sys::{Error, os};
@@ -151,9 +151,8 @@ impl Sources {
             if self.waits_for_files() {
                 continue;
             }
-            // A later sample may be in code that the files did not describe yet.
-            let until = self.session.settled().min(self.files_requested);
-            let taken_until = self.take_in(until, Left::WhileWorkIsPending);
+            let until = self.readable_until();
+            let taken_until = self.take_in(until, MayStay::WhileWorkIsPending);
             self.poll(began.elapsed(), taken_until);
             self.session.widen_rings();
             if let Some(feed) = feed
@@ -174,8 +173,7 @@ impl Sources {
     fn has_ended(&mut self, watch: &mut Watch) -> bool {
         if self.has_left && watch.ended(&self.born) {
             // The rings may have records about what it has started.
-            let until = self.session.settled().min(self.files_requested);
-            self.take_in(until, Left::Nothing);
+            self.take_in(self.readable_until(), MayStay::Never);
         }
         watch.ended(&self.born)
     }
@@ -187,7 +185,7 @@ impl Sources {
         let lasted = began.elapsed();
         self.analysis.send(Work::Release);
         self.analysis.send(Work::RunTimeFiles);
-        self.take_in(u64::MAX, Left::Nothing);
+        self.take_in(u64::MAX, MayStay::Never);
         self.analysis.send(Work::TakeIn { until: u64::MAX, over: true });
         lasted
     }
@@ -264,11 +262,17 @@ impl Sources {
         }
     }
 
+    /// The time before which records can be read: a later sample may be in code that the files of
+    /// JIT compilers did not describe yet.
+    fn readable_until(&self) -> u64 {
+        self.session.settled().min(self.files_requested)
+    }
+
     /// Reads the records before `until`, in order of time. Returns the time before which all were
     /// read.
-    fn take_in(&mut self, until: u64, left: Left) -> u64 {
+    fn take_in(&mut self, until: u64, stay: MayStay) -> u64 {
         let Sources { session, analysis, born, .. } = self;
-        let taken_until = analysis.take_in(session, until, left, |event| {
+        let taken_until = analysis.take_in(session, until, stay, |event| {
             if let Event::Other(record) = event {
                 born.apply(record);
             }

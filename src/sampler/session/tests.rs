@@ -38,6 +38,11 @@ fn open(pid: i32, rate: Rate) -> Result<Session, Error> {
     Session::open(&options, &mut ProfileTypes::default(), None)
 }
 
+/// A session that records a process; `None`, and the test is skipped, if there can be none.
+fn opened(process: &Busy, rate: Rate) -> Option<Session> {
+    open(process.pid(), rate).map_err(|why| skip(&why.to_string())).ok()
+}
+
 /// Opens a session with off-CPU time.
 fn open_wall(pid: i32) -> Result<Session, Error> {
     let target = Target::Processes { pids: vec![pid], tree: false };
@@ -63,10 +68,7 @@ fn filled(session: &Session) -> u64 {
 #[test]
 fn nothing_is_sampled_before_all_is_open() {
     let busy = Busy::sh("while :; do :; done");
-    let mut session = match open(busy.pid(), Rate::Frequency(999)) {
-        Ok(session) => session,
-        Err(why) => return skip(&why.to_string()),
-    };
+    let Some(mut session) = opened(&busy, Rate::Frequency(999)) else { return };
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(filled(&session), 0);
     session.begin();
@@ -101,10 +103,7 @@ fn samples_of_other_processes_are_not_written() {
 #[test]
 fn events_behind_one_that_is_kept_stay_while_the_rings_hold_little() {
     let busy = Busy::sh("while :; do :; done");
-    let mut session = match open(busy.pid(), Rate::Frequency(999)) {
-        Ok(session) => session,
-        Err(why) => return skip(&why.to_string()),
-    };
+    let Some(mut session) = opened(&busy, Rate::Frequency(999)) else { return };
     session.begin();
     waits_for(&mut session, "a ring that fills", |session| {
         session.rings.outputs().samples.iter().any(|ring| ring.filled() * 4 > ring.size() * 3)
@@ -133,10 +132,7 @@ fn events_behind_one_that_is_kept_stay_while_the_rings_hold_little() {
 #[test]
 fn samples_push_out_no_records_about_processes() {
     let busy = Busy::sh("while :; do /bin/true; sleep 0.02; done");
-    let mut session = match open(busy.pid(), Rate::Period(20_000)) {
-        Ok(session) => session,
-        Err(why) => return skip(&why.to_string()),
-    };
+    let Some(mut session) = opened(&busy, Rate::Period(20_000)) else { return };
     session.begin();
     waits_for(&mut session, "a full ring", |session| {
         let full = |ring: &Ring| ring.filled() + (96 << 10) > ring.size();
@@ -167,10 +163,7 @@ fn samples_push_out_no_records_about_processes() {
 #[test]
 fn lost_samples_are_counted_once() {
     let busy = Busy::sh("while :; do :; done");
-    let mut session = match open(busy.pid(), Rate::Period(20_000)) {
-        Ok(session) => session,
-        Err(why) => return skip(&why.to_string()),
-    };
+    let Some(mut session) = opened(&busy, Rate::Period(20_000)) else { return };
     session.begin();
     let filled = |session: &Session| {
         session.rings.outputs().samples.iter().map(Ring::filled).max().unwrap_or(0)
