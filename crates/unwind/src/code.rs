@@ -91,9 +91,9 @@ pub enum CallTarget {
     Indirect,
 }
 
-/// Where code leaves its function.
+/// The state where code leaves its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct AtReturn {
     /// The return address.
     pub ip: u64,
     /// The address at which it is then.

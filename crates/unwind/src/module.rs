@@ -15,7 +15,7 @@ use super::arch::{self, BP, CodeFrame, Moved, SIGRETURN, SP};
 use super::cfi::{
     CopyMemory, Described, KnownRegisters, Rows, Rule, TableMemory, UnwindContext, UnwindTables,
 };
-use super::code::{Between, File, Functions, Leads, Left, Text};
+use super::code::{AtReturn, Between, File, Functions, Leads, Text};
 use crate::CodeAddress;
 pub use facts::{Fact, FactKind, GoRole};
 use go::GoFacts;
@@ -360,7 +360,7 @@ impl ModuleUnwinder {
         FileAddress(address): FileAddress,
         registers: [u64; DWARF_ORDER.len()],
         read: &dyn Fn(u64) -> Result<u64, ()>,
-    ) -> Option<Left> {
+    ) -> Option<AtReturn> {
         if cache.code.never_leaves(self.image, address) || cache.lacks() {
             return None;
         }

@@ -3,7 +3,7 @@
 
 use super::arch::{BP, EXIT, RESULT, SP};
 use super::cfi::{KnownRegisters, Rule};
-use super::code::{Leads, Left, Proof};
+use super::code::{AtReturn, Leads, Proof};
 use super::memo::Reads;
 use super::module::{self, Fact, FactKind, Step};
 use super::walk::{
@@ -28,10 +28,11 @@ impl Unwinder {
     ) -> Step {
         let mut caller = *regs;
         match self.by_paths(walk, frame, &mut caller, images, reads) {
-            step @ (Step::Caller(_) | Step::End) => {
+            step @ Step::Caller(_) => {
                 *regs = caller;
                 step
             }
+            Step::End => Step::End,
             step => match self.by_values(walk, frame, regs, images, reads) {
                 Step::Uncovered => step,
                 found => found,
@@ -125,7 +126,7 @@ impl Unwinder {
         let left = module_of(modules, frame, images).and_then(|(module, at)| {
             module.leave(rules, at.address, all, &|address| walk.read(address))
         });
-        let Some(Left { ip, slot, bp }) = left else { return Step::Uncovered };
+        let Some(AtReturn { ip, slot, bp }) = left else { return Step::Uncovered };
         // The step depends on more than the memo records.
         reads.void();
         let address = ProcessAddress(ip);

@@ -232,14 +232,7 @@ impl Unwinder {
             };
         };
         match module.step(&mut self.rules, at, regs, &mut read) {
-            Step::Uncovered => {
-                let mut caller = *regs;
-                let step = self.by_code(walk, frame, &mut caller, images, reads);
-                if matches!(step, Step::Caller(_)) {
-                    *regs = caller;
-                }
-                step
-            }
+            Step::Uncovered => self.by_code(walk, frame, regs, images, reads),
             Step::NoCaller => self.beyond_go_stack(walk, frame, regs, images, reads),
             Step::NeedsRegisters => {
                 // The step depends on more than the memo records.

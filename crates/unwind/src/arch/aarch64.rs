@@ -7,7 +7,7 @@
 use gimli::{RegisterRule, Vendor};
 
 use crate::cfi::{KnownRegisters, Return, Rule, Saved};
-use crate::code::{Between, CallTarget, File, Leads, Left, Proof, Text};
+use crate::code::{AtReturn, Between, CallTarget, File, Leads, Proof, Text};
 use crate::module::Step;
 use crate::{AddressKind, CodeAddress};
 use sys::arch::DWARF_ORDER;
@@ -322,7 +322,7 @@ impl CodeCache {
         _address: u64,
         _registers: [u64; DWARF_ORDER.len()],
         _read: &dyn Fn(u64) -> Result<u64, ()>,
-    ) -> Option<Left> {
+    ) -> Option<AtReturn> {
         None
     }
 

@@ -20,7 +20,7 @@ use sys::catch_panic;
 pub(super) const FEW: u32 = 8;
 
 /// Bytes of a part of a section, and pairs of a part of a search table.
-pub(super) const PART: usize = 32 << 10;
+const PART: usize = 32 << 10;
 pub(super) const PAIRS: usize = PART / 8;
 
 /// Largest entry that is evaluated from a copy, in bytes: 30 of 49,000 in g++ are larger. The same
@@ -46,13 +46,6 @@ impl Copied {
     }
 }
 
-/// Where an entry is in `.eh_frame`.
-struct Place {
-    offset: usize,
-    /// Of its CIE.
-    cie: usize,
-}
-
 /// The bytes of an entry or a CIE at an offset of `.eh_frame`, if its part was copied and it is not
 /// too large; with its length of four bytes.
 fn entry_bytes(pieces: &mut Pieces, image: u32, offset: usize) -> Option<&[u8]> {
@@ -66,12 +59,30 @@ fn entry_bytes(pieces: &mut Pieces, image: u32, offset: usize) -> Option<&[u8]> 
 const CIE_AT: usize = 4;
 const CIE_END: usize = 8;
 
-/// The place of the entry at an offset, with these bytes.
-fn place(offset: usize, bytes: &[u8]) -> Option<Place> {
+/// Offset of the CIE of the entry at an offset, with these bytes.
+fn cie_of(offset: usize, bytes: &[u8]) -> Option<usize> {
     let distance = u32::from_le_bytes(*bytes.get(CIE_AT..)?.first_chunk()?) as usize;
     // A distance of 0 is that of a CIE.
-    let cie = (offset + CIE_AT).checked_sub(distance).filter(|_| distance > 0)?;
-    Some(Place { offset, cie })
+    (offset + CIE_AT).checked_sub(distance).filter(|_| distance > 0)
+}
+
+/// Puts the CIE of the entry at an offset, and the entry behind it, into `section`. Returns the
+/// entry's offset there; `None` if they are not copied.
+fn gather(pieces: &mut Pieces, image: u32, offset: usize, section: &mut Vec<u8>) -> Option<usize> {
+    let cie = cie_of(offset, entry_bytes(pieces, image, offset)?)?;
+    section.clear();
+    section.extend_from_slice(entry_bytes(pieces, image, cie)?);
+    let at = section.len();
+    section.extend_from_slice(entry_bytes(pieces, image, offset)?);
+    let distance = u32::try_from(at + CIE_AT).ok()?.to_le_bytes();
+    section[at + CIE_AT..at + CIE_END].copy_from_slice(&distance);
+    Some(at)
+}
+
+/// Copies a part of the search table, if it is not there.
+fn provide_table(pieces: &mut Pieces, image: u32, table: &UsualTable, number: u32) -> bool {
+    let Some(part) = table.part(number) else { return false };
+    pieces.provide(image, Part::Table(number), part.len(), || Some(part.to_vec()))
 }
 
 /// Copies a part of `.eh_frame`, if it is not there.
@@ -132,20 +143,12 @@ impl UnwindTables {
             Some(Found::Beyond) | None => {}
         }
         let mut entry = self.copied.entry.borrow_mut();
-        let place = place(offset, entry_bytes(&mut pieces, image, offset)?)?;
-        entry.clear();
-        entry.extend_from_slice(entry_bytes(&mut pieces, image, place.cie)?);
-        let at = entry.len();
-        entry.extend_from_slice(entry_bytes(&mut pieces, image, offset)?);
+        let at = gather(&mut pieces, image, offset, &mut entry)?;
         drop(pieces);
-        // The CIE is at the beginning now.
-        let distance = u32::try_from(at + CIE_AT).ok()?.to_le_bytes();
-        entry[at + CIE_AT..at + CIE_END].copy_from_slice(&distance);
         // Addresses are relative to where the entry is in the file.
         let mut bases = self.bases.clone();
         let base = bases.eh_frame.section?;
-        bases.eh_frame.section =
-            Some(base.wrapping_add((place.offset as u64).wrapping_sub(at as u64)));
+        bases.eh_frame.section = Some(base.wrapping_add((offset as u64).wrapping_sub(at as u64)));
         let section = eh_section(&entry);
         let fde = section.fde_from_offset(&bases, at.into(), super::cie).ok()?;
         let entry = Entry { section: &section, bases: &bases, fde: &fde, offset };
@@ -157,8 +160,7 @@ impl UnwindTables {
 /// Copies all of an image.
 fn copy_all(pieces: &mut Pieces, image: u32, (frame, table): (&SectionBytes, &UsualTable)) {
     for number in 0..table.parts() as u32 {
-        let part = table.part(number).unwrap_or_default();
-        pieces.provide(image, Part::Table(number), part.len(), || Some(part.to_vec()));
+        provide_table(pieces, image, table, number);
     }
     for offset in (0..frame.len()).step_by(PART) {
         provide_frame(pieces, image, frame, offset);
@@ -176,11 +178,9 @@ fn copy(
     let firsts = table.parts() * 8;
     pieces.provide(image, Part::Firsts, firsts, || Some(table.firsts())).then_some(())?;
     let number = table.part_of(pieces.get(image, Part::Firsts)?, address)?;
-    let part = table.part(number)?;
-    let provided = pieces.provide(image, Part::Table(number), part.len(), || Some(part.to_vec()));
-    provided.then_some(())?;
+    provide_table(pieces, image, table, number).then_some(())?;
     let offset = table.offset_in(pieces.get(image, Part::Table(number))?, address)?;
     provide_frame(pieces, image, frame, offset).then_some(())?;
-    let place = place(offset, entry_bytes(pieces, image, offset)?)?;
-    provide_frame(pieces, image, frame, place.cie).then_some(())
+    let cie = cie_of(offset, entry_bytes(pieces, image, offset)?)?;
+    provide_frame(pieces, image, frame, cie).then_some(())
 }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 /// Most bytes of all copies of a recording. `.eh_frame` and its search table have 9 MB in LLVM,
 /// 7 MB in rustc's driver and 3 MB in g++, but a compiler uses a part of them.
-pub const MAX_COPIES: usize = 16 << 20;
+const MAX_COPIES: usize = 16 << 20;
 
 /// Least size with which a copy counts: so there are not too many to find the oldest one.
 const LEAST: usize = 1024;

@@ -11,7 +11,7 @@ use super::recent::Recent;
 use super::values::Executor;
 use super::{LONGEST_CALL, call_before};
 use crate::CodeAddress;
-use crate::code::{Between, CallTarget, File, FunctionStart, Leads, Left, Proof};
+use crate::code::{AtReturn, Between, CallTarget, File, FunctionStart, Leads, Proof};
 use sys::FileAddress;
 use sys::arch::DWARF_ORDER;
 
@@ -351,14 +351,12 @@ impl CodeCache {
         let is_end = at.kind.is_return()
             && (file.functions.is_border(address) || function.as_deref().is_some_and(ends));
         let onward = if is_end { None } else { self.onward(file, address, begin, function) };
-        let up = match &onward {
-            Some(paths) => match frame::to_return(paths) {
-                Ok(up) => up,
-                // Functions that remove their arguments return in several ways, after they have
-                // restored the frame pointer.
-                Err(()) if is_known && down.is_some_and(|down| down.has_pointer()) => None,
-                Err(()) => return None,
-            },
+        let up = match onward.as_ref().map(frame::to_return) {
+            Some(Ok(up)) => up,
+            // Functions that remove their arguments return in several ways, after they have restored
+            // the frame pointer.
+            Some(Err(())) if is_known && down.is_some_and(|down| down.has_pointer()) => None,
+            Some(Err(())) => return None,
             None => None,
         };
         let is_open = onward.is_none_or(|paths| paths.is_open || paths.returns());
@@ -448,7 +446,7 @@ impl CodeCache {
         address: u64,
         registers: [u64; DWARF_ORDER.len()],
         read: &dyn Fn(u64) -> Result<u64, ()>,
-    ) -> Option<Left> {
+    ) -> Option<AtReturn> {
         self.budget.refill(file.image, file.size());
         if !self.may_analyse(file) {
             return None;

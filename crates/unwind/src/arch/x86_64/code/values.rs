@@ -13,7 +13,7 @@ use iced_x86::{
 
 use super::effect::{SCRATCH, Successor, next, number};
 use crate::arch::{BP, SP};
-use crate::code::Left;
+use crate::code::AtReturn;
 
 /// Most instructions that are executed.
 const MAX_STEPS: usize = 1 << 13;
@@ -71,13 +71,13 @@ enum Outcome {
 impl Executor<'_> {
     /// Executes the code from the address on, with these registers (by DWARF's numbers). Also returns
     /// the number of instructions that were executed.
-    pub fn leave(&self, at: u64, registers: [u64; 16]) -> (Option<Left>, usize) {
+    pub fn leave(&self, at: u64, registers: [u64; 16]) -> (Option<AtReturn>, usize) {
         let mut factory = InstructionInfoFactory::new();
         let registers = registers.map(Some);
         let flags = Flags::Unknown;
         let first = Way { at, registers, flags, written: Vec::new(), branches: 0 };
         let mut ways = vec![first];
-        let mut found: Option<Left> = None;
+        let mut found: Option<AtReturn> = None;
         let (mut steps, mut all) = (0, 1);
         while let Some(mut way) = ways.pop() {
             // It may begin where a branch has left the function.
@@ -106,7 +106,7 @@ impl Executor<'_> {
                 outcome = self.step(&mut way, &mut factory);
             };
             let Some(left) = left else { continue };
-            let other = found.replace(left).map(|Left { ip, bp, .. }| (ip, bp));
+            let other = found.replace(left).map(|AtReturn { ip, bp, .. }| (ip, bp));
             if other.is_some_and(|other| other != (left.ip, left.bp)) {
                 return (None, steps);
             }
@@ -142,11 +142,11 @@ impl Executor<'_> {
         })
     }
 
-    fn left(&self, way: &Way) -> Option<Left> {
+    fn left(&self, way: &Way) -> Option<AtReturn> {
         let sp = way.registers[usize::from(SP)]?;
         let bp = way.registers[usize::from(BP)]?;
         let ip = self.word(way, sp)?;
-        (bp > sp).then_some(Left { ip, slot: sp, bp })
+        (bp > sp).then_some(AtReturn { ip, slot: sp, bp })
     }
 
     fn word(&self, way: &Way, address: u64) -> Value {
