@@ -98,7 +98,12 @@ fn stale_return_addresses_are_no_callers() {
             if frames.first() != Some(&name) {
                 continue;
             }
-            assert_eq!(frames[1..3], [caller.as_str(), "main"], "{frames:?}");
+            // A counter's interrupt may come while the kernel switches threads: then the memory is
+            // another process's, and there is no word that could be taken for a caller.
+            if frames[1..] == ["[truncated: stack not readable]"] {
+                continue;
+            }
+            assert_eq!(frames.get(1..3), Some(&[caller.as_str(), "main"][..]), "{frames:?}");
             seen += 1;
         }
         assert!(seen > 0, "no sample in {name}");
