@@ -43,7 +43,7 @@ const CPU_TIME_OF_SYMBOLS: Duration = Duration::from_secs(10);
 const NOTICE: Duration = Duration::from_millis(50);
 
 /// Interval of checks whether prof has used the CPU time that it allows itself.
-const ALLOWANCE_CHECK: Duration = Duration::from_millis(4);
+const ALLOWANCE_CHECK: Duration = Duration::from_millis(1);
 
 /// Most and least memory of a worker, in bytes.
 const MAX_MEMORY: u64 = 2 << 30;

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::os;
 use crate::record::Record;
 
 /// Number of processes above which those are forgotten whose end was not recorded.
@@ -49,8 +50,7 @@ impl BornProcesses {
     /// Forgets those whose end was not recorded, when there are many.
     fn forget_gone(&mut self) {
         if self.threads.len() >= self.many.max(MANY) {
-            let lives = |pid: i32| std::path::Path::new(&format!("/proc/{pid}")).exists();
-            self.threads.retain(|&pid, _| lives(pid));
+            self.threads.retain(|&pid, _| os::exists(pid));
             self.many = self.threads.len() * 2;
         }
     }

@@ -54,7 +54,7 @@ impl Deferrable {
             Duration::from_millis(n)
         }
         match self {
-            Deferrable::Names => Limits { all: ms(75), most: ms(40), least: ms(8) },
+            Deferrable::Names => Limits { all: ms(65), most: ms(30), least: ms(8) },
             Deferrable::Analysis => Limits { all: ms(85), most: ms(20), least: ms(4) },
         }
     }

@@ -443,6 +443,13 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     }
 }
 
+/// True for a process or thread that exists, a zombie too. Cheaper than a look into `/proc`, where
+/// the kernel creates an entry for each number that it is asked for.
+pub fn exists(tid: i32) -> bool {
+    // Other numbers stand for groups of processes.
+    tid > 0 && kill(tid, 0).err().is_none_or(|e| e.raw_os_error() != Some(libc::ESRCH))
+}
+
 /// Exit status of a child, if it has ended and was not waited for before.
 pub fn reap(pid: i32) -> Option<std::process::ExitStatus> {
     use std::os::unix::process::ExitStatusExt;
@@ -544,6 +551,25 @@ mod tests {
     fn policy() -> i32 {
         // SAFETY: the call takes an integer.
         unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK }
+    }
+
+    #[test]
+    fn processes_zombies_and_threads_exist_until_they_are_gone() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        let is_zombie = || crate::procfs::stat(pid).is_some_and(|stat| stat.state == 'Z');
+        while !is_zombie() {
+            assert!(exists(pid));
+        }
+        assert!(exists(pid), "a zombie");
+        child.wait().unwrap();
+        assert!(!exists(pid));
+        let is_there = std::thread::spawn(|| {
+            // SAFETY: the call has no arguments.
+            exists(unsafe { libc::gettid() })
+        });
+        assert!(is_there.join().unwrap(), "a thread");
+        assert!(!exists(0) && !exists(-1));
     }
 
     #[test]

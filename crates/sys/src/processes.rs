@@ -14,6 +14,7 @@ use super::image::Images;
 use super::jit::Jit;
 use super::loader;
 use super::maps::{MapsLine, Region, Regions, parse_line};
+use super::os;
 use super::procfs::{self, Cgroup};
 use crate::record::{Mmap, Record};
 use crate::{ProcessAddress, ThreadId};
@@ -340,9 +341,8 @@ impl ProcessTable {
         if self.threads.len() + self.processes.len() < self.many.max(MANY_THREADS) {
             return;
         }
-        let lives = |tid: i32| std::path::Path::new(&format!("/proc/{tid}")).exists();
-        self.threads.retain(|&tid, _| lives(tid));
-        self.processes.retain(|&pid, _| lives(pid));
+        self.threads.retain(|&tid, _| os::exists(tid));
+        self.processes.retain(|&pid, _| os::exists(pid));
         self.many = (self.threads.len() + self.processes.len()) * 2;
     }
 
@@ -406,8 +406,7 @@ impl ProcessTable {
         if self.ended.len() > MAX_ENDED
             && let Some(old) = self.ended.pop_front()
         {
-            let gone = !std::path::Path::new(&format!("/proc/{old}")).exists();
-            if gone {
+            if !os::exists(old) {
                 self.threads.remove(&old);
                 self.processes.remove(&old);
                 self.images.forget_parent(old);
