@@ -5,7 +5,7 @@
 //! cargo bench --bench lock [-- --rounds 5]
 //!
 //! The targets do a fixed piece of work, alone and recorded by turns; the slowdown is the median of
-//! the pairs.
+//! the pairs; that of redis is the time of its requests.
 
 mod support;
 
@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use support::units::{NOT_MEASURED, added, percent};
-use support::{Figures, NOT_INSTALLED, PROF, claim, median, option, target, temp_dir};
+use support::{
+    Figures, NOT_INSTALLED, PROF, Started, claim, measure, median, option, running_time, settle,
+    start, target, temp_dir,
+};
 
 /// A program that measures its own work.
 struct Work {
@@ -104,6 +107,78 @@ fn costs(work: &Work, recorders: &[&Recorder], rounds: usize) -> Vec<Cost> {
     recorders.iter().map(cost).collect()
 }
 
+/// A redis server under load.
+struct Redis(Started);
+
+/// What some requests cost.
+struct Served {
+    seconds: f64,
+    /// CPU time of the server, in nanoseconds.
+    cpu: u64,
+}
+
+impl Redis {
+    const PORT: &str = "7399";
+    const REQUESTS: &str = "400000";
+
+    /// Starts the server; `None` if it is not installed.
+    fn start(dir: &Path) -> Option<Redis> {
+        let has = support::has_or_advise("redis-server", "redis-server")
+            && support::has_or_advise("redis-benchmark", "redis-tools");
+        let mut command = Command::new("redis-server");
+        command.args(["--port", Redis::PORT, "--save", "", "--bind", "127.0.0.1"]);
+        command.current_dir(dir).stdout(Stdio::null());
+        let started = has.then(|| Redis(start(&mut command)))?;
+        settle(1000);
+        Some(started)
+    }
+
+    fn serve(&self) -> Served {
+        let mut command = Command::new("redis-benchmark");
+        command.args(["-p", Redis::PORT, "-q", "-t", "get", "-c", "50", "-n", Redis::REQUESTS]);
+        let before = running_time(self.0.pid());
+        let usage = measure(command.stdout(Stdio::null()));
+        assert!(usage.ok, "{command:?}");
+        Served { seconds: usage.wall, cpu: running_time(self.0.pid()) - before }
+    }
+
+    /// The same while the server's waits for locks are recorded.
+    fn serve_recorded(&self, dir: &Path) -> Served {
+        let mut command = Command::new(PROF);
+        command.args(["record", "-q", "-T", "lock", "--no-symbolize", "-p"]);
+        let prof = start(command.arg(self.0.pid().to_string()).current_dir(dir));
+        settle(1000);
+        let served = self.serve();
+        prof.signal(libc::SIGINT);
+        assert!(prof.finish().0.ok, "{command:?}");
+        served
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.0.signal(libc::SIGKILL);
+    }
+}
+
+/// How much longer redis takes for its requests while its waits for locks are recorded, in percent;
+/// without redis, `None`.
+fn redis(rounds: usize) -> Option<f64> {
+    let dir = temp_dir();
+    let redis = Redis::start(dir.path())?;
+    redis.serve();
+    let pairs: Vec<(Served, Served)> =
+        (0..rounds).map(|_| (redis.serve(), redis.serve_recorded(dir.path()))).collect();
+    let more = |cost: fn(&Served) -> f64| {
+        let ratios = pairs.iter().map(|(alone, recorded)| cost(recorded) / cost(alone));
+        100.0 * (median(ratios.collect()) - 1.0)
+    };
+    let (time, cpu) = (more(|served| served.seconds), more(|served| served.cpu as f64));
+    println!("redis      prof    {time:.1} % of the time more, {cpu:.1} % of its CPU time");
+    claim(time < 2.0, &format!("redis is {time:.1} % slower, < 2 %"));
+    Some(time)
+}
+
 const FUTEX: &str = "syscalls:sys_enter_futex,syscalls:sys_exit_futex";
 
 /// The recorders of locks, and those of system calls.
@@ -172,12 +247,16 @@ fn main() {
     let wakes = costs(&work("wakes", "wakes 2000000"), &lock_tools[..1], rounds);
     let syscalls = costs(&work("calls", "calls 1000000"), &call_tools, rounds);
     agreement();
+    let redis = redis(3 * rounds);
     let mut figures = Figures::new(&COLUMNS);
     figures.conditions(&format!("Medians of {rounds} pairs of runs."));
     let slowdown = |cost: &Cost| percent(cost.slowdown);
     let call = |cost: &Cost| added(cost.call);
     let name = "`-T lock`, four threads that contend for a mutex: slowdown";
     figures.row(name, cells(&locks, &mutex, slowdown));
+    let mut row = vec![redis.map_or_else(|| NOT_INSTALLED.to_owned(), percent)];
+    row.resize(COLUMNS.len() - 1, NOT_MEASURED.to_owned());
+    figures.row("`-T lock`, redis under load: slowdown", row);
     let name = "`-T lock`, wake-ups of a futex without waiters: a call";
     figures.row(name, cells(&locks[..1], &wakes, call));
     figures.row("`-T syscalls`: a system call", cells(&calls, &syscalls, call));

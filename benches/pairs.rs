@@ -11,17 +11,9 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{PROF, claim, flag, has, median, option, settle, start, target, temp_dir};
-
-/// Nanoseconds that the threads of a process have run (`/proc/PID/task/TID/schedstat`).
-fn nanos(pid: i32) -> u64 {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let of = |path: PathBuf| {
-        let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<u64>().ok()
-    };
-    threads.filter_map(|thread| of(thread.path())).sum()
-}
+use support::{
+    PROF, claim, flag, has, median, option, running_time, settle, start, target, temp_dir,
+};
 
 /// Microseconds for a sample of a program that uses one CPU.
 fn cost(prof: &Path, pid: i32, hz: u64, seconds: u64, dir: &Path) -> f64 {
@@ -31,9 +23,9 @@ fn cost(prof: &Path, pid: i32, hz: u64, seconds: u64, dir: &Path) -> f64 {
     command.args(["-p", &pid.to_string()]).stdin(Stdio::null()).stderr(Stdio::piped());
     let prof = start(&mut command);
     settle(1500);
-    let before = nanos(prof.pid());
+    let before = running_time(prof.pid());
     settle(seconds * 1000);
-    let used = nanos(prof.pid()) - before;
+    let used = running_time(prof.pid()) - before;
     let (usage, stderr) = prof.finish();
     assert!(usage.ok, "{command:?}\n{stderr}");
     used as f64 / 1e3 / (seconds * hz) as f64

@@ -172,6 +172,16 @@ pub fn measure_family(command: &mut Command) -> (Usage, Option<i32>) {
     (Usage { cpu, wall, peak: 0, ok: status.success() }, status.code())
 }
 
+/// Nanoseconds that the living threads of a process have run (`/proc/PID/task/TID/schedstat`).
+pub fn running_time(pid: i32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let time = |path: PathBuf| {
+        let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    threads.filter_map(|thread| time(thread.path())).sum()
+}
+
 /// CPU seconds of all children that were waited for.
 pub fn children_cpu() -> f64 {
     // SAFETY: rusage is plain numbers, for which zero is a valid value.
