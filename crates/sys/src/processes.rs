@@ -405,12 +405,11 @@ impl ProcessTable {
         self.ended.push_back(thread.tid);
         if self.ended.len() > MAX_ENDED
             && let Some(old) = self.ended.pop_front()
+            && !os::exists(old)
         {
-            if !os::exists(old) {
-                self.threads.remove(&old);
-                self.processes.remove(&old);
-                self.images.forget_parent(old);
-            }
+            self.threads.remove(&old);
+            self.processes.remove(&old);
+            self.images.forget_parent(old);
         }
     }
 }
