@@ -39,18 +39,18 @@ test NAME ... ok
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 600 filtered out
 ";
 
-/// Runs `tests/judge` with a cargo that prints `first`, and then `second` with this exit code.
+/// Runs `tests/judge` with a cargo that prints `first`, and a test program that prints `second` with
+/// this exit code.
 fn judge(first: &str, second: &str, code: i32) -> Output {
     let dir = temp_dir();
-    fs::write(dir.path().join("first"), first).unwrap();
-    fs::write(dir.path().join("second"), second).unwrap();
-    let cargo = format!(
-        "#!/bin/sh\ncd '{}'\nif [ -e called ]; then cat second; exit {code}; fi\ntouch called\n\
-         cat first\nexit 101\n",
-        dir.path().display()
-    );
-    fs::write(dir.path().join("cargo"), cargo).unwrap();
-    fs::set_permissions(dir.path().join("cargo"), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = dir.path().join("it");
+    let first = format!("     Running tests/it/main.rs ({})\n{first}", program.display());
+    for (name, text, code) in [("cargo", &*first, 101), ("it", second, code)] {
+        fs::write(dir.path().join(format!("{name}.txt")), text).unwrap();
+        let script = format!("#!/bin/sh\ncat '{}/{name}.txt'\nexit {code}\n", dir.path().display());
+        fs::write(dir.path().join(name), script).unwrap();
+        fs::set_permissions(dir.path().join(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
     let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/judge");
     let mut judge = Command::new(script);

@@ -1,10 +1,9 @@
 //! Mangled names of all languages.
-#![no_main]
 
 use bounded_demangle::{Detail, MAX_LENGTH, demangle, dlang, itanium, ocaml, rust};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+/// Takes an input.
+pub fn run(data: &[u8]) {
     let name = String::from_utf8_lossy(data);
     let all = [demangle, itanium::demangle, dlang::demangle, ocaml::demangle, rust::demangle];
     for demangle in all {
@@ -15,4 +14,4 @@ fuzz_target!(|data: &[u8]| {
             }
         }
     }
-});
+}

@@ -414,7 +414,7 @@ impl Resolved {
 
 /// For a fuzz target: parses frames with these contents after their magic number and checksum, as a
 /// cache file and as the answer of a worker, and reads all of them.
-#[cfg(fuzzing)]
+#[cfg(feature = "testing")]
 pub fn fuzz_encoded_frames(content: &[u8]) {
     for key in ["test", NO_KEY] {
         let mut bytes = [&MAGIC[..], &[0; 4], content].concat();

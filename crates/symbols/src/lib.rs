@@ -26,6 +26,8 @@ mod frame_writer;
 pub mod functions;
 mod go;
 mod headers;
+#[cfg(feature = "testing")]
+mod in_process;
 mod kernel;
 mod mini_debug_info;
 mod names_at;
@@ -48,8 +50,10 @@ mod worker;
 pub use binary::Binary;
 pub use cache::Cache;
 pub use demangle::{demangle, full as demangle_full, refused};
-#[cfg(fuzzing)]
+#[cfg(feature = "testing")]
 pub use encoded_frames::fuzz_encoded_frames;
+#[cfg(feature = "testing")]
+pub use in_process::resolve_in_process;
 pub use kernel::KeptSymbols;
 pub use names_at::NameAt;
 pub use options::SymbolOptions;

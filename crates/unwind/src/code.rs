@@ -1,11 +1,11 @@
 //! Machine code without unwind information, as far as all architectures share it: the code and the
 //! functions of a file, and results of the analysis of instructions in [`crate::arch`].
 
-#[cfg(fuzzing)]
+#[cfg(feature = "testing")]
 mod cost;
 mod functions;
 
-#[cfg(fuzzing)]
+#[cfg(feature = "testing")]
 pub use cost::{Cost, fuzz_cost};
 pub use functions::{FunctionStart, Functions};
 use sys::elf::Segment;

@@ -31,7 +31,7 @@ use sys::maps::Regions;
 use sys::record::UserStack;
 use sys::{FileAddress, FileOffset, ProcessAddress, ThreadId};
 
-#[cfg(fuzzing)]
+#[cfg(feature = "testing")]
 pub use code::{Cost, fuzz_cost};
 use go_stacks::GoPositions;
 use memo::Memo;

@@ -1,8 +1,5 @@
 //! Machine code without unwind information: its analysis costs what its size allows, in counted
 //! steps and bytes.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 
 /// Steps for each byte of code. Programs take 1 to 5; the most by design are 50 for each of three
 /// functions and the code before them, in which each byte begins an instruction, and 50 for calls,
@@ -18,7 +15,8 @@ const LONGEST: usize = 2048;
 /// Bytes that are kept for each byte of code.
 const HELD: usize = 2000;
 
-fuzz_target!(|data: &[u8]| {
+/// Takes an input.
+pub fn run(data: &[u8]) {
     let Some((&[first, second, third, step], code)) = data.split_first_chunk() else { return };
     let code = &code[..code.len().min(LONGEST)];
     let size = code.len() as u64;
@@ -34,4 +32,4 @@ fuzz_target!(|data: &[u8]| {
     let most = size * FOR_A_BYTE + lookups * FOR_A_LOOKUP + 4096;
     assert!(cost.steps <= most, "{cost:?} for {size} bytes, {lookups} lookups");
     assert!(cost.held <= HELD * code.len() + 16384, "{cost:?} for {size} bytes");
-});
+}

@@ -1,5 +1,4 @@
 //! The answer of a debuginfod server.
-#![no_main]
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +6,6 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use libfuzzer_sys::fuzz_target;
 use symbols::debuginfod::{Debuginfod, Environment};
 
 /// Maximum size of a file, in bytes.
@@ -42,7 +40,8 @@ fn answer_with(mut client: TcpStream, answer: &[u8]) {
     let _ = client.write_all(answer);
 }
 
-fuzz_target!(|data: &[u8]| {
+/// Takes an input.
+pub fn run(data: &[u8]) {
     let server = server();
     // A redirection to the server itself would wait for an answer that never comes.
     let folded = data.to_ascii_lowercase();
@@ -64,4 +63,4 @@ fuzz_target!(|data: &[u8]| {
         assert!(0 < size && size <= MAX_SIZE, "{size} bytes");
         assert!(path.starts_with(directory.path()));
     }
-});
+}

@@ -1,12 +1,11 @@
 //! Names as they are shown, and encoded frames: of the cache, and of worker processes.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use prof::report::folded;
 use prof::report::style::{Style, restyle};
 use profile::{Function, Profile};
 
-fuzz_target!(|data: &[u8]| {
+/// Takes an input.
+pub fn run(data: &[u8]) {
     let Some((&kind, data)) = data.split_first() else { return };
     if kind % 4 == 0 {
         return symbols::fuzz_encoded_frames(data);
@@ -20,4 +19,4 @@ fuzz_target!(|data: &[u8]| {
         restyle(&mut profile, style);
     }
     std::hint::black_box(folded::folded_name(&name));
-});
+}

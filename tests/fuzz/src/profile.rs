@@ -1,8 +1,6 @@
 //! A foreign pprof file: every view of it, and its output after reading.
-#![no_main]
 
 use formats::pprof;
-use libfuzzer_sys::fuzz_target;
 use prof::report::colors::Scheme;
 use prof::report::{dot, flame, folded, json, summary, text};
 use view::answer::{HeaderAnswer, PeekAnswer, QualityAnswer, TableAnswer};
@@ -11,7 +9,8 @@ use view::{
     Sandwich, Siblings, Sort, Top, TopOptions, Tree, Trim, View,
 };
 
-fuzz_target!(|data: &[u8]| {
+/// Takes an input.
+pub fn run(data: &[u8]) {
     let Ok(profile) = pprof::read(data) else { return };
     // The regular expressions of drop_frames and keep_frames are the file's.
     let profile = Filter::default().apply(profile).profile;
@@ -65,7 +64,7 @@ fuzz_target!(|data: &[u8]| {
     if pprof::write(&profile, &mut again).is_ok() {
         assert!(pprof::read(&again[..]).is_ok(), "a written profile is readable");
     }
-});
+}
 
 fn draw(view: &View<'_>, tree: &Tree, out: &mut Vec<u8>) {
     let options = flame::FlameOptions {

@@ -1,24 +1,23 @@
 //! Input from the kernel and `/proc`: records of perf events, lines of `maps`, ELF notes.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use sys::record::{self, Header, Layout};
 use sys::{elf, maps, usdt};
 
-fuzz_target!(|data: &[u8]| {
+/// Takes an input.
+pub fn run(data: &[u8]) {
     let Some((&kind, data)) = data.split_first() else { return };
     match kind % 3 {
         0 => records(data),
         1 => {
             let text = String::from_utf8_lossy(data);
-            text.lines().for_each(|line| drop(maps::parse_line(line)));
+            let _ = text.lines().filter_map(maps::parse_line).count();
         }
         _ => {
             let _ = usdt::markers(data);
             let _ = elf::build_id_in_notes(data);
         }
     }
-});
+}
 
 fn records(data: &[u8]) {
     let Some((&flags, bytes)) = data.split_first() else { return };

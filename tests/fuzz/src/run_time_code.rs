@@ -1,16 +1,12 @@
 //! Descriptions of code made at run time, by the processes that made it: perf maps and jitdump
 //! files. Reading them has the cost of their size, in CPU time and memory.
-#![no_main]
-
-mod cost;
 
 use std::fs::File;
 use std::io::{BufReader, Write};
 use std::time::Duration;
 
-use cost::Limits;
+use super::cost::Limits;
 
-use libfuzzer_sys::fuzz_target;
 use sys::jit::{jitdump, perf_map};
 
 /// Maximum number of entries taken from one file.
@@ -23,7 +19,8 @@ const LIMITS: Limits = Limits {
     memory_for_a_byte: 64,
 };
 
-fuzz_target!(|data: &[u8]| {
+/// Takes an input.
+pub fn run(data: &[u8]) {
     let Some((&kind, data)) = data.split_first() else { return };
     if kind % 2 == 0 {
         return LIMITS.hold(data.len(), || read_perf_map(data));
@@ -31,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
     let mut file = tempfile::tempfile().expect("a temporary file");
     file.write_all(data).expect("room for it");
     LIMITS.hold(data.len(), || read_jitdump(&file, data.len() as u64));
-});
+}
 
 fn read_perf_map(data: &[u8]) {
     let mut entries = 0;

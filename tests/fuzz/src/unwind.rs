@@ -1,15 +1,11 @@
 //! An ELF file with unwind information, as a target may have mapped it, and a stack to unwind: its
 //! analysis has the cost of its size, in CPU time and memory.
-#![no_main]
-
-mod cost;
 
 use std::io::Write;
 use std::time::Duration;
 
-use cost::Limits;
+use super::cost::Limits;
 
-use libfuzzer_sys::fuzz_target;
 use sys::ThreadId;
 use sys::image::{Hit, Images, State};
 use sys::maps::{Region, Regions};
@@ -31,7 +27,8 @@ const LIMITS: Limits = Limits {
     memory_for_a_byte: 64,
 };
 
-fuzz_target!(|data: &[u8]| {
+/// Takes an input.
+pub fn run(data: &[u8]) {
     if data.len() < 64 {
         return;
     }
@@ -39,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
     file.write_all(data).expect("room for it");
     let path = file.path().to_str().expect("an ASCII path");
     LIMITS.hold(data.len(), || unwind_in(path, data));
-});
+}
 
 /// Unwinds from places all over the file's first segments.
 fn unwind_in(path: &str, data: &[u8]) {

@@ -299,13 +299,13 @@ impl CodeCache {
     }
 
     /// A cache without a budget.
-    #[cfg(fuzzing)]
+    #[cfg(feature = "testing")]
     pub fn unlimited() -> CodeCache {
         CodeCache::default()
     }
 
     /// Number of steps that all analyses took, and size of all cached functions in bytes: none.
-    #[cfg(fuzzing)]
+    #[cfg(feature = "testing")]
     pub fn cost(&self) -> (u64, usize) {
         (0, 0)
     }

@@ -153,7 +153,7 @@ impl Functions {
     }
 
     /// Functions with exactly these ranges.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "testing"))]
     pub fn from_symbols(mut sized: Vec<(u64, u64)>) -> Functions {
         sized.sort_unstable();
         let ends = sized.iter().map(|&(_, end)| end).collect();
@@ -161,7 +161,7 @@ impl Functions {
     }
 
     /// Adds probable starts.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "testing"))]
     pub fn begin_at(&mut self, starts: &[u64]) {
         self.starts.extend_from_slice(starts);
         self.starts.sort_unstable();

@@ -146,13 +146,13 @@ impl CodeCache {
     }
 
     /// A cache without a budget.
-    #[cfg(fuzzing)]
+    #[cfg(feature = "testing")]
     pub fn unlimited() -> CodeCache {
         CodeCache { budget: Budget::new(i64::MAX / 2, i64::MAX / 2), ..CodeCache::default() }
     }
 
     /// Number of steps that all analyses took, and size of all cached functions in bytes.
-    #[cfg(fuzzing)]
+    #[cfg(feature = "testing")]
     pub fn cost(&self) -> (u64, usize) {
         (self.budget.spent, self.functions.held())
     }

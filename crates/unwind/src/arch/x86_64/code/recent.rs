@@ -21,7 +21,7 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
     }
 
     /// Size of all values.
-    #[cfg(fuzzing)]
+    #[cfg(feature = "testing")]
     pub fn held(&self) -> usize {
         self.young.values().chain(self.old.values()).map(|(_, size)| size).sum()
     }
