@@ -82,11 +82,12 @@ fn impossible(frames: &[&str]) -> Option<String> {
 }
 
 /// The only reasons for which a stack of the program may be cut: the second one at high rates, the
-/// third one while the kernel makes the page at the end of the stack.
-const REASONS: [&str; 4] = [
+/// others while the kernel makes the page at the end of the stack.
+const REASONS: [&str; 5] = [
     "[truncated: dump too small]",
     "[truncated: dump smaller than 65528 bytes]",
     "[truncated: stack not readable]",
+    "[truncated: no user memory]",
     "[truncated: registers not saved]",
 ];
 

@@ -120,7 +120,7 @@ fn stacks_of_fibers_begin_where_they_were_made() {
     assert_ends("fibers", &p, "work", "no caller on this stack", 99.0);
     // A counter's interrupt may come while the kernel switches to another process, whose memory is
     // not read then.
-    let unread = Some(&"[truncated: stack not readable]");
+    let unread = Some(&"[truncated: no user memory]");
     let of_work = |f: &Vec<&str>| f.contains(&"work") && f.last() != unread;
     for frames in p.samples.iter().map(|s| p.user_frames(s)).filter(of_work) {
         assert!(frames.contains(&"in_fiber") && frames[frames.len() - 2] == "enter", "{frames:?}");

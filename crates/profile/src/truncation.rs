@@ -14,6 +14,10 @@ pub enum Truncation {
     DumpTooSmall,
     /// The kernel could not copy any of the stack.
     Unreadable,
+    /// The sample was taken in the kernel while the thread had no user memory of its own: `execve`
+    /// or an exit took it down, the CPU was given to another process, or the end of the stack was
+    /// brought in.
+    NoUserMemory,
     /// The binary could not be opened.
     NotOpened,
     /// Another binary was at its path and its addresses when it was to be opened.
@@ -75,10 +79,11 @@ const FRAME: &str = "[truncated: ";
 
 impl Truncation {
     /// All of them.
-    pub const ALL: [Truncation; 22] = [
+    pub const ALL: [Truncation; 23] = [
         Truncation::SmallDump,
         Truncation::DumpTooSmall,
         Truncation::Unreadable,
+        Truncation::NoUserMemory,
         Truncation::NotOpened,
         Truncation::Replaced,
         Truncation::NoUnwindInfo,
@@ -106,6 +111,7 @@ impl Truncation {
             Truncation::SmallDump => "dump smaller than 65528 bytes",
             Truncation::DumpTooSmall => "dump too small",
             Truncation::Unreadable => "stack not readable",
+            Truncation::NoUserMemory => "no user memory",
             Truncation::NotOpened => "binary could not be opened",
             Truncation::Replaced => "binary replaced",
             Truncation::NoUnwindInfo => "no unwind information",
@@ -126,6 +132,12 @@ impl Truncation {
             Truncation::RegistersNotSaved => "registers not saved",
             Truncation::Compat => "32-bit process",
         }
+    }
+
+    /// True if the rest of the stack did not exist when the sample was taken, so that the profile
+    /// lacks nothing.
+    pub fn lacks_nothing(self) -> bool {
+        self == Truncation::NoUserMemory
     }
 
     /// The cause with this code.

@@ -54,6 +54,8 @@ pub enum StackEnd {
     DumpTooSmall,
     /// The kernel could not copy any of the stack (it was paged out, or being unmapped).
     Unreadable,
+    /// The same of a sample of the kernel's code: the thread had no user memory of its own.
+    NoUserMemory,
     /// The binary could not be opened: see [`sys::image::NotOpened`].
     NotOpened,
     /// Another binary is at its path and its addresses.
@@ -99,11 +101,12 @@ pub enum StackEnd {
 
 impl StackEnd {
     /// All reasons.
-    pub const ALL: [StackEnd; 23] = [
+    pub const ALL: [StackEnd; 24] = [
         StackEnd::Complete,
         StackEnd::SmallDump,
         StackEnd::DumpTooSmall,
         StackEnd::Unreadable,
+        StackEnd::NoUserMemory,
         StackEnd::NotOpened,
         StackEnd::Replaced,
         StackEnd::NoUnwindInfo,

@@ -3,14 +3,14 @@
 use rustc_hash::FxHashMap;
 
 use super::{View, ViewSample};
-use profile::{LocationId, Profile, StrId};
+use profile::{LocationId, Profile, StrId, Truncation};
 
 /// Values of samples whose stacks are truncated, or whose leaf has no name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// The value of all samples: the sum of their magnitudes.
     pub all: i64,
-    /// The value of those whose stack is truncated.
+    /// The value of those whose stack is truncated, and lacks something.
     pub truncated: i64,
     /// The value of those whose leaf has no function name.
     pub nameless: i64,
@@ -23,7 +23,11 @@ impl Shares {
     pub fn new(view: &View) -> Shares {
         let profile = view.profile;
         let locations = (0..profile.locations.len() as u32).map(LocationId);
-        let ends: Vec<bool> = locations.map(|id| profile.truncation_of(id).is_some()).collect();
+        let lacks = |id| {
+            let code = profile.truncation_of(id)?;
+            (!Truncation::from_code(code).is_some_and(Truncation::lacks_nothing)).then_some(())
+        };
+        let ends: Vec<bool> = locations.map(|id| lacks(id).is_some()).collect();
         // Most profiles have no such stacks: then theirs need not be searched.
         let truncates = ends.contains(&true);
         let mut shares = Shares::default();
@@ -67,7 +71,20 @@ mod tests {
     use super::*;
     use crate::Granularity;
     use crate::testing::{functions, mapping};
-    use profile::{Builder, Column, LabelSetId, Truncation};
+    use profile::{Builder, Column, LabelSetId};
+
+    #[test]
+    fn stacks_of_threads_without_user_memory_lack_nothing() {
+        let mut b = Builder::new(&[("samples", "count")]);
+        let main = functions(&mut b, None, 0x1000, &[("main", "", 0)]);
+        for (why, value) in [(Truncation::NoUserMemory, 3), (Truncation::Unreadable, 4)] {
+            let end = b.truncation(why);
+            b.add_stack(&[end, main], None, LabelSetId::EMPTY, 0, &[(Column(0), value)]);
+        }
+        let p = b.finish(None);
+        let shares = Shares::new(&View::new(&p, 0, Granularity::NONE));
+        assert_eq!((shares.all, shares.truncated), (7, 4));
+    }
 
     #[test]
     fn shares_are_those_of_the_shown_value() {

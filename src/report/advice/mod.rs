@@ -268,7 +268,10 @@ impl Advisor {
 pub fn can_be_whole(why: Truncation) -> bool {
     !matches!(
         why,
-        Truncation::NoCaller | Truncation::ExceptionDelivery | Truncation::AlternateStack
+        Truncation::NoCaller
+            | Truncation::NoUserMemory
+            | Truncation::ExceptionDelivery
+            | Truncation::AlternateStack
     )
 }
 
@@ -288,8 +291,10 @@ fn whole_stacks(why: Truncation) -> Option<String> {
     let remedy = match why {
         Truncation::SmallDump => "prof record -g dwarf,65528 (up to -F 999, the default)",
         Truncation::DumpTooSmall => too_small(os::uid()),
-        Truncation::Unreadable => {
-            "record again: it was paged out, not yet grown into, or taken down by execve or exit"
+        Truncation::Unreadable => "record again: it was paged out, or not yet grown into",
+        Truncation::NoUserMemory => {
+            "nothing: the kernel took the memory down (execve, exit), gave the CPU to another \
+             process, or brought in the end of the stack"
         }
         Truncation::NoCaller => {
             "nothing: the stack is a coroutine's, or of Go's run-time code, and what called it \

@@ -216,7 +216,10 @@ impl StackMaker {
             return Some(Walked::default());
         }
         let pid = sample.pid;
-        let end = self.unwind(sample, chain, frames, known)?;
+        let end = match self.unwind(sample, chain, frames, known)? {
+            StackEnd::Unreadable if sample.kernel => StackEnd::NoUserMemory,
+            end => end,
+        };
         let too_deep = !self.stacks.has_copies() && in_kernel + chain.len() >= self.max_chain;
         let end = if too_deep { StackEnd::ChainTooDeep } else { end };
         let mut walked = Walked { end, is_counted: true, hidden: false };
@@ -281,6 +284,7 @@ pub fn truncation(end: StackEnd) -> Option<Truncation> {
             SmallDump,
             DumpTooSmall,
             Unreadable,
+            NoUserMemory,
             NotOpened,
             Replaced,
             NoUnwindInfo,
@@ -307,6 +311,7 @@ pub fn truncation(end: StackEnd) -> Option<Truncation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sys::record::{AllRegs, Regs, Rest};
 
     #[test]
     fn without_saved_registers_there_are_no_user_frames() {
@@ -323,6 +328,24 @@ mod tests {
         assert_eq!(walk(copies), (StackEnd::RegistersNotSaved, 0));
         // The event never has them: the leaf is shown, and its caller lies in no mapping.
         assert_eq!(walk(StackMethod::FramePointer).1, 1);
+    }
+
+    #[test]
+    fn without_a_copy_a_sample_of_the_kernel_had_no_user_memory() {
+        // In code that is mapped.
+        let thread = ThreadId::main_thread(std::process::id() as i32);
+        let regs = Regs { ip: truncation as *const () as u64, sp: 0x7fff_0000, bp: 0 };
+        let (all, rest) = (AllRegs::default(), Rest::default());
+        let user = UserStack::Native { regs, all, bytes: &[], full: false, rest };
+        let end = |kernel| {
+            let sample = Sample { kernel, ..Sample::with_user_stack(thread, 1, regs.ip, user) };
+            let stacks = StackMethod::Auto { dump: 65_528 };
+            let mut maker = StackMaker::new(profile::Builder::new(&[("samples", "count")]), stacks);
+            let mut frames = Vec::new();
+            maker.walk(&sample, 0, &[], &mut frames, Known::Anything).unwrap().end
+        };
+        assert_eq!(end(true), StackEnd::NoUserMemory);
+        assert_eq!(end(false), StackEnd::Unreadable);
     }
 
     #[test]
