@@ -49,7 +49,7 @@ fn names_without_an_end_do_not_hold_up_a_recording() {
     costs_no_more_than_others(&p);
 }
 
-/// Each name was read up to its end, and kept.
+/// Each was searched for its end, which took a minute.
 #[test]
 fn names_without_an_end_do_not_hold_up_the_search_for_a_function() {
     let dir = temp_dir();

@@ -120,8 +120,7 @@ impl FunctionBounds {
         // Arm's mapping symbols: `$x`, `$d`.
         let mut is_mark = |symbol: &object::Symbol<'_, '_>| {
             let is_named = symbol.kind() != SymbolKind::Text && names.has_rest();
-            let name = if is_named { symbol.name_bytes().unwrap_or_default() } else { b"" };
-            names.take(name).is_some() && name.starts_with(b"$")
+            is_named && names.found(symbol.name_bytes()).is_some_and(|name| name.starts_with(b"$"))
         };
         let mut functions: Vec<(u64, u64)> = symbols
             .filter(|s| is_code(s.kind()) && !s.is_undefined() && s.address() > 0)

@@ -157,13 +157,8 @@ fn read_symbols(file: &File) -> Option<Vec<FunctionSymbol>> {
     let mut budget = NameBudget::of(&map);
     let mut symbols = Vec::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
-        let (SymbolFlags::Elf { st_info, .. }, Ok(name)) = (symbol.flags(), symbol.name_bytes())
-        else {
-            continue;
-        };
-        if budget.take(name).is_none() {
-            break;
-        }
+        let SymbolFlags::Elf { st_info, .. } = symbol.flags() else { continue };
+        let Some(name) = budget.found(symbol.name_bytes()) else { break };
         let Ok(name) = std::str::from_utf8(name) else { continue };
         let kind = st_info.st_type();
         // Hand-written assembly may omit the type.

@@ -118,10 +118,10 @@ fn symbols(file: &File, requested: &[(u64, usize)]) -> Option<Vec<Option<Contain
             !matches!(symbol.kind(), SymbolKind::Section | SymbolKind::File | SymbolKind::Tls)
                 && !symbol.is_undefined()
                 && start > 0;
-        let Some(name) = symbol.name_bytes().ok().filter(|_| usable) else { continue };
-        if budget.take(name).is_none() {
-            break;
+        if !usable {
+            continue;
         }
+        let Some(name) = budget.found(symbol.name_bytes()) else { break };
         // Arm's mapping symbols, and the compiler's labels.
         if name.is_empty() || name.len() > MAX_NAME || name.starts_with(b"$") {
             continue;

@@ -340,27 +340,40 @@ pub fn sections_named<'a, E: FileHeader, const N: usize>(
 /// Bytes of the names of a file's symbols that may still be read. Names share few bytes; those of a
 /// hostile file may be millions, each as long as the file.
 #[derive(Debug)]
-pub struct NameBudget(usize);
+pub struct NameBudget {
+    left: usize,
+    /// What a name without an end counts.
+    endless: usize,
+}
 
 impl NameBudget {
     /// Largest budget, in bytes.
     const MAX: usize = 256 << 20;
 
+    /// Most names without an end. Each is searched for up to the end of the names.
+    const ENDLESS: usize = 64;
+
     /// The budget of a file.
     pub fn of(file: &[u8]) -> NameBudget {
-        NameBudget(file.len().saturating_mul(2).min(Self::MAX))
+        let left = file.len().saturating_mul(2).min(Self::MAX);
+        NameBudget { left, endless: left.div_ceil(Self::ENDLESS) }
     }
 
-    /// Counts a name that was read. `None`: there are too many bytes of them, none may follow.
-    pub fn take(&mut self, name: &[u8]) -> Option<()> {
-        let rest = self.0.checked_sub(name.len());
-        self.0 = rest.unwrap_or(0);
-        rest.map(|_| ())
+    /// Counts a name that was looked up, and returns it; one without an end (an error) is empty.
+    /// `None`: there are too many bytes of them, and no other may be looked up.
+    pub fn found<'n, E>(&mut self, name: Result<&'n [u8], E>) -> Option<&'n [u8]> {
+        let (name, size) = match name {
+            Ok(name) => (name, name.len()),
+            Err(_) => (&b""[..], self.endless),
+        };
+        let rest = self.left.checked_sub(size);
+        self.left = rest.unwrap_or(0);
+        rest.map(|_| name)
     }
 
     /// True if names may be read.
     pub fn has_rest(&self) -> bool {
-        self.0 > 0
+        self.left > 0
     }
 }
 
@@ -465,8 +478,12 @@ mod tests {
         assert_eq!(name(b".text\0.data\0"), Some(&b".text"[..]));
         assert_eq!(name(&[b'A'; 1000]), Some(&b""[..]));
         let mut budget = NameBudget::of(&[0; 50]);
-        assert!(budget.take(&[0; 60]).is_some() && budget.take(&[0; 60]).is_none());
+        let mut found = |size: usize| budget.found(Ok::<_, ()>(&[b'A'; 60][..size])).is_some();
+        assert!(found(60) && !found(60) && !found(1));
         assert!(!budget.has_rest());
+        let mut budget = NameBudget::of(&[0; 50]);
+        let found = (0..1000).map_while(|_| budget.found(Err::<&[u8], ()>(()))).count();
+        assert!((1..=NameBudget::ENDLESS).contains(&found), "{found}");
     }
 
     #[test]

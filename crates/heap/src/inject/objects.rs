@@ -331,10 +331,7 @@ fn for_each_symbol(data: &[u8], mut each: impl FnMut(&str, u64, u64, bool)) {
         if !wanted || symbol.st_shndx(endian) == SHN_UNDEF {
             continue;
         }
-        let Ok(name) = symbol.name(endian, symbols.strings()) else { continue };
-        if budget.take(name).is_none() {
-            return;
-        }
+        let Some(name) = budget.found(symbol.name(endian, symbols.strings())) else { return };
         let Ok(name) = std::str::from_utf8(name) else { continue };
         let value = symbol.st_value(endian);
         let size = symbol.st_size(endian);
