@@ -85,13 +85,13 @@ mod tests {
 
     #[test]
     fn anonymous_memory_is_counted_when_it_is_used() {
-        const SIZE: usize = 64 << 20;
+        const SIZE: usize = 256 << 20;
         let memory = OwnMemory::open().unwrap();
         let before = memory.resident().unwrap().anonymous;
         let bytes = std::hint::black_box(vec![1_u8; SIZE]);
         let after = memory.resident().unwrap().anonymous;
-        // Other tests allocate less.
-        assert!(after - before > SIZE as u64 / 2, "{before} {after}");
+        // Other tests have less memory, which they may release meanwhile.
+        assert!(after > before + SIZE as u64 / 4, "{before} {after}");
         drop(bytes);
     }
 }
