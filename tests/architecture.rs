@@ -188,6 +188,7 @@ const UNSAFE: &[&str] = &[
     "crates/sys/src/os.rs",
     "crates/sys/src/os/files.rs",
     "crates/sys/src/os/helper_process.rs",
+    "crates/sys/src/os/precedence.rs",
     "src/sampler/arch/x86_64.rs",
     "src/sampler/attach.rs",
     "src/sampler/bpf/deep.rs",
