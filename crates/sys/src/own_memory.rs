@@ -90,7 +90,7 @@ mod tests {
         let before = memory.resident().unwrap().anonymous;
         let bytes = std::hint::black_box(vec![1_u8; SIZE]);
         let after = memory.resident().unwrap().anonymous;
-        // Other tests have less memory, which they may release meanwhile.
+        // Other tests may free memory at the same time, but less than this.
         assert!(after > before + SIZE as u64 / 4, "{before} {after}");
         drop(bytes);
     }

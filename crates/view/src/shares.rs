@@ -23,11 +23,9 @@ impl Shares {
     pub fn new(view: &View) -> Shares {
         let profile = view.profile;
         let locations = (0..profile.locations.len() as u32).map(LocationId);
-        let lacks = |id| {
-            let code = profile.truncation_of(id)?;
-            (!Truncation::from_code(code).is_some_and(Truncation::lacks_nothing)).then_some(())
-        };
-        let ends: Vec<bool> = locations.map(|id| lacks(id).is_some()).collect();
+        let lacks = |code| !Truncation::from_code(code).is_some_and(Truncation::lacks_nothing);
+        let ends: Vec<bool> =
+            locations.map(|id| profile.truncation_of(id).is_some_and(lacks)).collect();
         // Most profiles have no such stacks: then theirs need not be searched.
         let truncates = ends.contains(&true);
         let mut shares = Shares::default();
