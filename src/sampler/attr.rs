@@ -108,11 +108,10 @@ pub fn layout(
 }
 
 /// True if samples have the registers of the interrupted code, too: those of counters, whose
-/// interrupts come also while the kernel saves the user's registers. Other events occur in code for
-/// which it has.
+/// interrupts come also while the kernel saves the user's registers, and late: those of events that
+/// count user code only, too. Other events occur in code for which it has saved them.
 fn has_interrupted(spec: &EventSpec, stacks: StackMethod, features: Features) -> bool {
-    let in_kernel = spec.kernel && features.kernel;
-    features.interrupted && in_kernel && spec.kind == EventKind::Hardware && stacks.has_copies()
+    features.interrupted && spec.kind == EventKind::Hardware && stacks.has_copies()
 }
 
 /// True if samples have the cgroup of their process: those of counters, whose interrupts come also
@@ -303,7 +302,7 @@ mod tests {
         };
         let copies = StackMethod::Auto { dump: 4096 };
         assert_eq!(fields("cycles", copies), (true, true));
-        assert_eq!(fields("cycles:u", copies), (false, true), "no sample is in the kernel");
+        assert_eq!(fields("cycles:u", copies), (true, true), "its interrupts come late");
         assert_eq!(fields("cycles", StackMethod::FramePointer), (false, true));
         assert_eq!(fields("cpu-clock", copies), (false, false));
         assert_eq!(fields("page-faults", copies), (false, false));

@@ -11,9 +11,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::common;
+use crate::common::pprof::Sample;
+use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::whole::{self, Share};
 use crate::common::{
-    Build, Pprof, Prof, Verdict, decide, most_by_chance, needs, read, target, targets, temp_dir,
+    Build, Pprof, Prof, Verdict, decide, most_by_chance, needs, read, system, target, targets,
+    temp_dir,
 };
 
 /// Records a program, prints its row, and fails when fewer stacks are whole than `at_least`
@@ -297,6 +300,41 @@ fn go_scheduler_stacks_have_no_stale_callers() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// The interrupts of counters come late: those of user code in the kernel, before it has saved the
+/// user's registers. What lies in their place is older than the stack.
+#[test]
+fn registers_that_the_kernel_has_not_saved_give_no_stack() {
+    /// A shell that starts programs: many first instructions of the kernel.
+    const STARTS: &str = "i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i+1)); done";
+    const ARGS: &str = "record -e cycles:u -F 20000";
+    let dir = open_dir();
+    let script = dir.path().join("starts.sh");
+    std::fs::write(&script, STARTS).unwrap();
+    let mut recorders = vec![Prof::new(&dir, ARGS)];
+    if can_drop_rights() {
+        recorders.push(unprivileged(dir.path(), ARGS));
+    }
+    for prof in recorders {
+        let out = prof.target("sh", script.to_str().unwrap()).run();
+        if out.stderr.contains("cycles:u") && !out.status.success() {
+            return system::skip_hardware("this machine has no hardware counters");
+        }
+        out.ok();
+        let file = dir.path().join("profile.pb.gz");
+        let p = read(&file);
+        // The next recorder may not write to it.
+        std::fs::remove_file(file).unwrap();
+        let column = p.column("samples");
+        let ends = ["[truncated: bad return address]", "[truncated: no caller on this stack]"];
+        let wrong = |s: &Sample| p.user_frames(s).last().is_some_and(|end| ends.contains(end));
+        let samples = |s: &Sample| s.values[column];
+        let wrong: i64 = p.samples.iter().filter(|s| wrong(s)).map(samples).sum();
+        let all = p.total(column);
+        // One of 70,000; with old registers, one of 100.
+        assert!(all > 1000 && wrong * 1000 <= all, "{wrong} of {all}");
+    }
+}
+
 /// Of signal handlers, live: `every_instruction` has them exactly. Of `vfork`'s children, which run on
 /// their parents' stacks.
 #[test]
@@ -344,7 +382,7 @@ fn coroutine_stacks_are_marked_and_no_caller_is_invented() {
         let out = Prof::new(&dir, "record -F 999").target(&program, &args).run().ok();
         out.says(&["user stacks truncated", "no caller on this stack"]);
         let p = read(dir.path().join("profile.pb.gz"));
-        let inside = |s: &common::pprof::Sample| p.user_frames(s).contains(&"coroutine_work");
+        let inside = |s: &Sample| p.user_frames(s).contains(&"coroutine_work");
         // gcc makes the last call of coroutine_work a jump.
         let marked = p.share(|s| p.user_frames(s).last() == Some(&MARK));
         assert!(marked > 50.0, "{mode}: {marked} % are marked");
@@ -360,7 +398,7 @@ fn coroutine_stacks_are_marked_and_no_caller_is_invented() {
             assert!(callers.iter().all(|f| known.contains(f)), "{mode}: {frames:?}");
         }
         // The code that switches between stacks has no unwind information at all.
-        let switches = |s: &common::pprof::Sample| p.user_frames(s).contains(&"switch_stack");
+        let switches = |s: &Sample| p.user_frames(s).contains(&"switch_stack");
         for s in p.samples.iter().filter(|s| switches(s)) {
             let last = p.user_frames(s).pop().unwrap();
             assert!(last == "_start" || last.starts_with("[truncated: "), "{mode}: {s:?}");
