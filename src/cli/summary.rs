@@ -128,15 +128,17 @@ impl<'a> Summary<'a> {
         count.and_then(|n| u64::try_from(n).ok()).unwrap_or(self.recorded.diagnostics.samples)
     }
 
-    /// Truncated stacks and all: by the value that is shown first, since one stack may be that of a
-    /// whole recording.
-    fn truncated(&self) -> (u64, u64) {
+    /// The part of truncated stacks, if it matters: by the value that is shown first, since one stack
+    /// may be that of a whole recording.
+    fn truncated(&self) -> Option<String> {
         let d = &self.recorded.diagnostics;
         let shares = self.shares();
-        match shares.all {
+        let (truncated, all) = match shares.all {
             0 => (d.truncated_total(), d.user_stacks),
             all => (shares.truncated.unsigned_abs(), all.unsigned_abs()),
-        }
+        };
+        let is_chance = shares.all != 0 && shares.is_chance();
+        (matters(truncated, all) && !is_chance).then(|| percent(truncated, all))
     }
 
     fn shares(&self) -> &Shares {
@@ -167,9 +169,7 @@ impl<'a> Summary<'a> {
             lost.push(format!("events were throttled {} times", d.throttled));
             remedies.push(Some(LossRemedy::LowerRateOrLongerPeriod.to_string()));
         }
-        let (truncated, all) = self.truncated();
-        if matters(truncated, all) {
-            let share = percent(truncated, all);
+        if let Some(share) = self.truncated() {
             let most = d.truncated.iter().max_by_key(|(_, n)| n).map(|(why, _)| *why);
             let why = most.map_or(String::new(), |why| format!(" ({})", why.code()));
             lost.push(format!("{share} of the value is in truncated stacks{why}"));

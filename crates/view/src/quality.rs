@@ -1,5 +1,6 @@
 //! Statistical confidence of a profile: its samples are a random subset.
 
+use super::shares::{counts_samples, sample_count};
 use super::{Row, Top, TopOptions, View};
 use profile::{Profile, comment};
 
@@ -108,7 +109,7 @@ pub(super) struct Variances {
 impl Variances {
     /// Those of the values of this type.
     pub(super) fn new(profile: &Profile, type_index: usize) -> Variances {
-        let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
+        let counted = counts_samples(profile);
         Variances { heap: HeapSampling::find(profile, type_index), type_index, counted }
     }
 
@@ -120,10 +121,7 @@ impl Variances {
                 Some((chance, sampled)) => value * value * (1.0 - chance) / sampled,
                 None => 0.0,
             },
-            None => match (self.counted, values.first()) {
-                (true, Some(&n)) if n > 0 => value * value / n as f64,
-                _ => value * value,
-            },
+            None => value * value / sample_count(values, self.counted) as f64,
         }
     }
 }
@@ -194,17 +192,14 @@ pub(crate) fn sample_sizes(profile: &Profile, type_index: usize) -> (f64, f64) {
     if let Some(heap) = HeapSampling::find(profile, type_index) {
         return heap_sizes(profile, type_index, &heap);
     }
-    let counted = profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count");
+    let counted = counts_samples(profile);
     let mut samples = 0.0;
     let mut sum = 0.0;
     let mut squares = 0.0;
     for row in 0..profile.samples.len() {
         let values = profile.values_of(row);
         let value = values.get(type_index).map_or(0.0, |&v| (v as f64).abs());
-        let count = match (counted, values.first()) {
-            (true, Some(&n)) if n > 0 => n as f64,
-            _ => 1.0,
-        };
+        let count = sample_count(values, counted) as f64;
         if value > 0.0 {
             samples += count;
             sum += value;

@@ -12,6 +12,10 @@ pub struct Shares {
     pub all: i64,
     /// The value of those whose stack is truncated, and lacks something.
     pub truncated: i64,
+    /// The number of all samples with a value.
+    pub samples: i64,
+    /// The number of those whose stack is truncated, and lacks something.
+    pub truncated_samples: i64,
     /// The value of those whose leaf has no function name.
     pub nameless: i64,
     /// The same by the file of the binary ([`StrId::EMPTY`]: none), most first.
@@ -28,14 +32,18 @@ impl Shares {
             locations.map(|id| profile.truncation_of(id).is_some_and(lacks)).collect();
         // Most profiles have no such stacks: then theirs need not be searched.
         let truncates = ends.contains(&true);
+        let counts = counts_samples(profile);
         let mut shares = Shares::default();
         let mut nameless: FxHashMap<StrId, i64> = FxHashMap::default();
         let plus = |sum: &mut i64, value: i64| *sum = sum.saturating_add(value);
-        for ViewSample { stack, value, .. } in view.samples() {
+        for ViewSample { stack, value, row, .. } in view.samples() {
             let value = value.saturating_abs();
+            let samples = sample_count(profile.values_of(row), counts);
             plus(&mut shares.all, value);
+            plus(&mut shares.samples, samples);
             if truncates && stack.iter().any(|location| ends[location.0 as usize]) {
                 plus(&mut shares.truncated, value);
+                plus(&mut shares.truncated_samples, samples);
             }
             if let Some(&leaf) = stack.first()
                 && !has_name(profile, leaf)
@@ -52,11 +60,34 @@ impl Shares {
         shares
     }
 
-    /// The part of the value in truncated stacks, in percent, if it is at least 1 %.
+    /// The part of the value in truncated stacks, in percent, if it is at least 1 %, and more than
+    /// chance.
     pub fn truncated_percent(&self) -> Option<f64> {
         let percent = super::percent(self.truncated, self.all);
-        (percent >= 1.0).then_some(percent)
+        (percent >= 1.0 && !self.is_chance()).then_some(percent)
     }
+
+    /// True if the truncated stacks are those of one or two samples like the others: they say nothing
+    /// about other samples. A single wait can be a large part of all waits, and is none of these.
+    pub fn is_chance(&self) -> bool {
+        const FEW: i64 = 2;
+        /// Multiple of the mean value of a sample up to which it is like the others.
+        const ORDINARY: i128 = 2;
+        let Shares { all, truncated, samples, truncated_samples, .. } = *self;
+        let product = |a: i64, b: i64| i128::from(a) * i128::from(b);
+        let is_ordinary = product(truncated, samples) <= ORDINARY * product(all, truncated_samples);
+        truncated_samples <= FEW && is_ordinary
+    }
+}
+
+/// True if the first sample type counts samples.
+pub(crate) fn counts_samples(profile: &Profile) -> bool {
+    profile.sample_types.first().is_some_and(|t| profile.str(t.unit) == "count")
+}
+
+/// The number of samples of a row with these values: the first one if those count samples.
+pub(crate) fn sample_count(values: &[i64], counts_samples: bool) -> i64 {
+    values.first().copied().filter(|&count| counts_samples && count > 0).unwrap_or(1)
 }
 
 fn has_name(profile: &Profile, location: LocationId) -> bool {
@@ -94,8 +125,8 @@ mod tests {
         let end = b.truncation(Truncation::BadReturnAddress);
         // Leaf first: many short samples, and few long ones.
         let rows: [(&[LocationId], i64, i64); 4] = [
-            (&[main], 96, 400),
-            (&[nameless, end], 1, 300),
+            (&[main], 196, 400),
+            (&[nameless, end], 2, 300),
             (&[nameless, main], 1, 200),
             (&[nowhere], 2, 100),
         ];
@@ -107,14 +138,28 @@ mod tests {
         let p = b.finish(None);
         let shares = |index| Shares::new(&View::new(&p, index, Granularity::NONE));
         let (samples, wall) = (shares(0), shares(1));
-        assert_eq!((samples.all, samples.truncated, samples.nameless), (100, 1, 4));
+        assert_eq!((samples.all, samples.truncated, samples.nameless), (201, 2, 5));
         assert_eq!((wall.all, wall.truncated, wall.nameless), (1000, 300, 600));
         let app = p.mappings[0].file;
         assert_eq!(wall.nameless_in, [(app, 500), (StrId::EMPTY, 100)]);
-        assert_eq!(samples.truncated_percent(), Some(1.0));
         assert_eq!(wall.truncated_percent(), Some(30.0));
         let small = Shares { all: 1000, truncated: 9, ..Shares::default() };
         assert_eq!(small.truncated_percent(), None);
         assert_eq!(Shares::default().truncated_percent(), None);
+    }
+
+    #[test]
+    fn one_or_two_samples_like_the_others_are_chance() {
+        let percent = |[truncated, all]: [i64; 2], [truncated_samples, samples]: [i64; 2]| {
+            let known = Shares::default();
+            let shares = Shares { all, truncated, samples, truncated_samples, ..known };
+            shares.truncated_percent().map(f64::round)
+        };
+        assert_eq!(percent([1, 45], [1, 45]), None);
+        assert_eq!(percent([20, 450], [2, 45]), None);
+        assert_eq!(percent([3, 45], [3, 45]), Some(7.0));
+        assert_eq!(percent([9, 45], [2, 45]), Some(20.0), "long waits");
+        assert_eq!(percent([45, 45], [1, 1]), None);
+        assert_eq!(percent([i64::MAX, i64::MAX], [i64::MAX, i64::MAX]), Some(100.0));
     }
 }
