@@ -133,12 +133,11 @@ impl<'a> Summary<'a> {
     fn truncated(&self) -> Option<String> {
         let d = &self.recorded.diagnostics;
         let shares = self.shares();
-        let (truncated, all) = match shares.all {
-            0 => (d.truncated_total(), d.user_stacks),
-            all => (shares.truncated.unsigned_abs(), all.unsigned_abs()),
-        };
-        let is_chance = shares.all != 0 && shares.is_chance();
-        (matters(truncated, all) && !is_chance).then(|| percent(truncated, all))
+        if shares.all == 0 {
+            let (truncated, all) = (d.truncated_total(), d.user_stacks);
+            return matters(truncated, all).then(|| percent(truncated, all));
+        }
+        shares.truncated_percent().map(|share| format!("{share:.1} %"))
     }
 
     fn shares(&self) -> &Shares {

@@ -67,16 +67,18 @@ impl Shares {
         (percent >= 1.0 && !self.is_chance()).then_some(percent)
     }
 
-    /// True if the truncated stacks are those of one or two samples like the others: they say nothing
-    /// about other samples. A single wait can be a large part of all waits, and is none of these.
-    pub fn is_chance(&self) -> bool {
+    /// True if the truncated stacks are those of one or two samples among many that are like them:
+    /// they say nothing about the others. A single wait can be a large part of all waits, or all.
+    fn is_chance(&self) -> bool {
         const FEW: i64 = 2;
+        /// Samples for each of them that are many.
+        const MANY: i64 = 10;
         /// Multiple of the mean value of a sample up to which it is like the others.
         const ORDINARY: i128 = 2;
         let Shares { all, truncated, samples, truncated_samples, .. } = *self;
         let product = |a: i64, b: i64| i128::from(a) * i128::from(b);
         let is_ordinary = product(truncated, samples) <= ORDINARY * product(all, truncated_samples);
-        truncated_samples <= FEW && is_ordinary
+        truncated_samples <= FEW && truncated_samples * MANY <= samples && is_ordinary
     }
 }
 
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn one_or_two_samples_like_the_others_are_chance() {
+    fn one_or_two_samples_among_many_like_them_are_chance() {
         let percent = |[truncated, all]: [i64; 2], [truncated_samples, samples]: [i64; 2]| {
             let known = Shares::default();
             let shares = Shares { all, truncated, samples, truncated_samples, ..known };
@@ -159,7 +161,10 @@ mod tests {
         assert_eq!(percent([20, 450], [2, 45]), None);
         assert_eq!(percent([3, 45], [3, 45]), Some(7.0));
         assert_eq!(percent([9, 45], [2, 45]), Some(20.0), "long waits");
-        assert_eq!(percent([45, 45], [1, 1]), None);
+        assert_eq!(percent([45, 45], [1, 1]), Some(100.0), "one wait, as long as the recording");
+        assert_eq!(percent([2, 4], [2, 4]), Some(50.0), "two threads of four");
+        assert_eq!(percent([3, 300], [3, 300]), Some(1.0));
+        assert_eq!(percent([3, 301], [3, 301]), None);
         assert_eq!(percent([i64::MAX, i64::MAX], [i64::MAX, i64::MAX]), Some(100.0));
     }
 }

@@ -32,13 +32,17 @@ fn warned(p: &Profile, index: usize) -> Option<String> {
 fn lost_and_truncated_samples_cause_a_warning() {
     assert_eq!(warned(&with_comments(&["lost: 0", "folded: 0"]), 1), None);
     let p = with_truncated(3, &["lost: 1200", "lost: 34", "truncated: 1 of 900"]);
-    // By the value that is shown: 3 of 12 s. One of 19 samples is chance.
+    // By the value that is shown: 3 of 12 s, or 3 of 21 samples. One of 19 samples is chance.
     assert_eq!(
         warned(&p, 1).unwrap(),
         "Warning: 1,234 samples were lost, 25.0% of the value is in truncated stacks; \
          see prof report --header"
     );
     assert!(!warned(&p, 0).unwrap().contains("truncated"), "{:?}", warned(&p, 0));
+    let mut three = p;
+    *three.values.iter_mut().rev().nth(1).unwrap() = 3;
+    let several = warned(&three, 0).unwrap();
+    assert!(several.contains("lost, 14.3% of the value"), "{several}");
     // Below 1 %, whatever the number of stacks.
     let mut p = with_truncated(0, &["truncated: 800 of 900"]);
     *p.values.last_mut().unwrap() = 90_000_000;
