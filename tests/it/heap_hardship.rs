@@ -26,12 +26,14 @@ fn record(dir: &Path, interval: &str, mode: &str) -> (Output, Pprof) {
     (out, read(dir.join("profile.pb.gz")))
 }
 
-/// Fails unless the sum is right within a few percent, no matter how much was not sampled.
-#[track_caller]
-fn assert_near(p: &Pprof, function: &str, kind: &str, want: i64) {
-    let got = p.sum_below(function, kind);
-    let off = (got as f64 / want as f64 - 1.0).abs();
-    assert!(off < 0.1, "{function}, {kind}: {got} of {want}");
+/// The longest interval of a recording, which prof reports if it was behind: the bounds of estimates
+/// follow from it.
+fn longest_interval(out: &Output, requested: f64) -> f64 {
+    let longest = out.stderr.split_once("a longer interval (up to ").map(|(_, rest)| {
+        let (bytes, _) = rest.split_once(' ').expect("a number");
+        bytes.parse::<f64>().expect("bytes")
+    });
+    longest.unwrap_or(requested)
 }
 
 /// Allocations before prof's first read are recorded, and so are those after it.
@@ -49,10 +51,13 @@ fn a_burst_at_the_start_is_recorded_completely() {
 #[test]
 fn slow_threads_keep_their_share_during_bursts() {
     let dir = temp_dir();
-    for interval in ["64", "2K"] {
-        let (out, p) = record(dir.path(), interval, "threads");
-        assert_near(&p, "bursts", "alloc_space", 512_000_000);
-        assert_near(&p, "trickles", "alloc_space", 64_000_000);
+    for (interval, bytes) in [("64", 64.0), ("2K", 2048.0)] {
+        let (out, p) = record(dir.path(), &format!("{interval} -v"), "threads");
+        let longest = longest_interval(&out, bytes);
+        for (function, count, size) in [("bursts", 8_000_000, 64), ("trickles", 1000, 64_000)] {
+            let sizes = std::iter::repeat_n(size, count);
+            assert_estimate(p.sum_below(function, "alloc_space"), sizes, longest);
+        }
         // All of it was freed, and the end of each sample was recorded.
         for function in ["bursts", "trickles"] {
             assert_eq!(p.sum_below(function, "inuse_objects"), 0, "{function}\n{}", out.stderr);
@@ -61,14 +66,17 @@ fn slow_threads_keep_their_share_during_bursts() {
     }
 }
 
-/// More is kept than prof tracks by name: it is sampled less, but counted in full.
+/// More is kept than prof tracks by name: it is sampled less, but counted in full. On a busy machine
+/// the interval is longer, and the estimate less exact.
 #[test]
 fn blocks_beyond_the_table_are_counted_in_full() {
     let dir = temp_dir();
-    let (out, p) = record(dir.path(), "1", "keeps");
-    assert_near(&p, "keeps", "alloc_space", 64_000_000);
-    assert_near(&p, "keeps", "inuse_space", 64_000_000);
-    assert_near(&p, "keeps", "inuse_objects", 1_000_000);
+    let (out, p) = record(dir.path(), "1 -v", "keeps");
+    let longest = longest_interval(&out, 1.0);
+    let sizes = || std::iter::repeat_n(64, 1_000_000);
+    assert_estimate(p.sum_below("keeps", "alloc_space"), sizes(), longest);
+    assert_estimate(p.sum_below("keeps", "inuse_space"), sizes(), longest);
+    assert_estimate(64 * p.sum_below("keeps", "inuse_objects"), sizes(), longest);
     out.says(&["not every allocation was recorded", "each is scaled by its own"]);
 }
 
@@ -78,15 +86,8 @@ fn blocks_beyond_the_table_are_counted_in_full() {
 fn a_loop_of_large_allocations_is_estimated_right() {
     let dir = temp_dir();
     let (out, p) = record(dir.path(), "512K -v", "large");
-    let longest = out.stderr.split_once("a longer interval (up to ").map(|(_, rest)| {
-        let (bytes, _) = rest.split_once(' ').expect("a number");
-        bytes.parse::<f64>().expect("bytes")
-    });
-    assert_estimate(
-        p.sum_below("large", "alloc_space"),
-        (0..100_000).map(|_| 1 << 20),
-        longest.unwrap_or(524_288.0),
-    );
+    let longest = longest_interval(&out, 524_288.0);
+    assert_estimate(p.sum_below("large", "alloc_space"), (0..100_000).map(|_| 1 << 20), longest);
 }
 
 /// Processes have other numbers there, another `/proc`, or have no view of prof's at all.

@@ -377,13 +377,13 @@ fn bpf_programs_have_names_in_several_recordings_at_once() {
     let dir = temp_dir();
     let program = target("bpf", Build::C);
     let begun = ["first", "last"]
-        .map(|file| ProfRecording::start(dir.path(), &format!("{file}.pb.gz"), "-a -F 999 -d 4s"));
+        .map(|file| ProfRecording::start(dir.path(), &format!("{file}.pb.gz"), "-a -F 999"));
     let out = Prof::new(&dir, "record -F 999").target(&program, "400").run();
     if out.status.code() == Some(3) {
         return skip("BPF programs cannot be loaded here");
     }
     out.ok();
-    let mut profiles = Vec::from(begun.map(ProfRecording::finish));
+    let mut profiles = Vec::from(begun.map(ProfRecording::stop));
     profiles.push(read(dir.path().join("profile.pb.gz")));
     for p in &profiles {
         let mut leaves: BTreeMap<&str, i64> = BTreeMap::new();

@@ -83,6 +83,13 @@ impl ProfRecording {
         ProfRecording { running, file }
     }
 
+    /// Ends it.
+    #[track_caller]
+    pub fn stop(self) -> Pprof {
+        self.running.signal(libc::SIGINT);
+        self.finish()
+    }
+
     /// Waits for its end.
     #[track_caller]
     pub fn finish(self) -> Pprof {

@@ -149,6 +149,8 @@ pub fn assert_estimate(got: i64, sizes: impl Iterator<Item = u64>, interval: f64
         variance += size * size * (1.0 - chance) / chance;
     }
     let (off, most) = ((got as f64 - sum).abs(), 5.0 * variance.sqrt() + 3.0 * largest);
+    // Within a larger bound, a profile without any sample would pass.
+    assert!(2.0 * most < sum, "an interval of {interval} bytes is too long for {sum} bytes");
     assert!(off <= most, "{got} of {sum} bytes: {off} off, at most {most}");
 }
 
