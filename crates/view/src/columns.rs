@@ -1,8 +1,9 @@
 //! Columns of a table: several sample types side by side, and ratios of them.
 
 use super::groups::Groups;
+use super::row_sums::{RowSums, RowValues, Sum};
 use super::top::{compare_names, compare_values};
-use super::{Quotient, Ratio, Row, Top, TopOptions, View};
+use super::{Quotient, Ratio, Row, Top, TopOptions, View, ViewSample};
 use profile::{LabelValue, Profile};
 
 /// The property of a row that a column shows.
@@ -58,15 +59,6 @@ pub struct ColumnRequest {
     pub columns: Vec<TableColumn>,
     /// Ratios in addition to those of `columns`.
     pub quotients: Vec<Quotient>,
-}
-
-/// The values of a row in one sample type.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RowValues {
-    /// Sum of the samples whose leaf it is.
-    pub self_value: i64,
-    /// Sum of the samples that contain it.
-    pub total: i64,
 }
 
 /// The values of one sample type.
@@ -135,7 +127,7 @@ impl Columns {
         }
         let sums = Sums::new(view, &options.labels, &types, row_types);
         let rows = sums.shown_rows(view, options);
-        let row_count = sums.is_row.iter().filter(|&&is_row| is_row).count();
+        let row_count = sums.keys.len();
         let shown = rows.iter().fold(0i64, |sum, (row, _)| sum.saturating_add(row.self_value));
         let ratios = quotients.iter().map(|&quotient| sums.ratio(view.profile, quotient, &rows));
         let columns = Columns {
@@ -149,16 +141,52 @@ impl Columns {
     }
 }
 
+/// The sums of a row of several sample types.
+#[derive(Default)]
+struct TypeSums {
+    /// By type; none before the first sample.
+    values: Box<[RowValues]>,
+    /// Some sample of the types that make rows has it.
+    is_row: bool,
+}
+
+/// The values of a sample.
+#[derive(Clone, Copy)]
+struct TypeAmounts<'s> {
+    /// By type.
+    values: &'s [i64],
+    /// It has a value of a type that makes rows.
+    makes_rows: bool,
+}
+
+impl TypeSums {
+    fn add(&mut self, values: &[i64], add: impl Fn(&mut RowValues, i64)) {
+        if self.values.is_empty() {
+            self.values = vec![RowValues::default(); values.len()].into();
+        }
+        self.values.iter_mut().zip(values).for_each(|(sum, &value)| add(sum, value));
+    }
+}
+
+impl Sum<TypeAmounts<'_>> for TypeSums {
+    fn add_self(&mut self, amounts: TypeAmounts<'_>) {
+        self.add(amounts.values, Sum::add_self);
+    }
+
+    fn add_total(&mut self, amounts: TypeAmounts<'_>) {
+        self.add(amounts.values, Sum::add_total);
+        self.is_row |= amounts.makes_rows;
+    }
+}
+
 /// Sums of several sample types, by label values and frame.
 struct Sums<'t> {
     types: &'t [usize],
     /// Number of the types that make rows.
     row_types: usize,
     groups: Vec<Vec<Option<LabelValue>>>,
-    /// Frame and group.
+    /// Frame and group of each row.
     keys: Vec<(u32, u32)>,
-    /// Some sample of the types that make rows has it.
-    is_row: Vec<bool>,
     /// `keys.len() * types.len()` values, row by row.
     values: Vec<RowValues>,
     /// Sum of the magnitudes, by type.
@@ -175,73 +203,45 @@ impl<'t> Sums<'t> {
             row_types,
             groups: Vec::new(),
             keys: Vec::new(),
-            is_row: Vec::new(),
             values: Vec::new(),
             kept: vec![0; types.len()],
         };
-        let count = view.frames.len();
-        let mut dense = Dense { row: vec![0; count], stamp: vec![0; count], last: 0 };
+        let mut rows = RowSums::new(view.frames.len());
+        let mut values = vec![0; types.len()];
         for (group, samples) in by_group.iter().enumerate() {
-            let first = sums.keys.len();
-            for (_, &sample) in samples.iter().enumerate().take_while(|&(at, _)| view.goes_on(at)) {
-                sums.add(view, sample as usize, group as u32, &mut dense);
+            for sample in view.samples_of(samples) {
+                sums.add(view, &sample, &mut values, &mut rows);
             }
-            // Only the rows of this group, which are few if there are many groups.
-            for &(frame, _) in &sums.keys[first..] {
-                dense.row[frame as usize] = 0;
+            for (frame, row) in rows.take().filter(|(_, row)| row.is_row) {
+                sums.keys.push((frame, group as u32));
+                sums.values.extend(row.values);
             }
         }
         sums.groups = by_group.values;
         sums
     }
 
-    /// Adds a sample to the rows of its frames.
-    fn add(&mut self, view: &View, sample: usize, group: u32, dense: &mut Dense) {
-        let all = view.profile.values_of(sample);
-        let value = |index: usize| all.get(index).copied().filter(|&v| view.shows(v)).unwrap_or(0);
-        if self.types.iter().all(|&index| value(index) == 0) {
+    /// Adds a sample to the rows of its frames; `values`: scratch space.
+    fn add(
+        &mut self,
+        view: &View,
+        sample: &ViewSample<'_>,
+        values: &mut [i64],
+        rows: &mut RowSums<TypeSums>,
+    ) {
+        let all = view.profile.values_of(sample.row);
+        for (value, &index) in values.iter_mut().zip(self.types) {
+            *value = all.get(index).copied().filter(|&v| view.shows(v)).unwrap_or(0);
+        }
+        if values.iter().all(|&value| value == 0) {
             return;
         }
-        let is_row = self.types[..self.row_types].iter().any(|&index| value(index) != 0);
-        for (kept, &index) in self.kept.iter_mut().zip(self.types) {
-            *kept = kept.saturating_add(value(index).saturating_abs());
+        for (kept, value) in self.kept.iter_mut().zip(&*values) {
+            *kept = kept.saturating_add(value.saturating_abs());
         }
-        dense.next();
-        let stack = view.profile.stacks.get(view.profile.samples[sample].stack);
-        let types = self.types;
-        let mut is_leaf = true;
-        let mut count = |frame: u32| {
-            if !dense.is_new(frame) {
-                return;
-            }
-            let row = self.row(frame, group, dense);
-            self.is_row[row] |= is_row;
-            let cells = &mut self.values[row * types.len()..(row + 1) * types.len()];
-            for (cell, &index) in cells.iter_mut().zip(types) {
-                if is_leaf {
-                    cell.self_value = cell.self_value.saturating_add(value(index));
-                }
-                cell.total = cell.total.saturating_add(value(index));
-            }
-            is_leaf = false;
-        };
-        for &location in stack {
-            view.frames.at(location).iter().for_each(|&frame| count(frame));
-        }
-        if stack.is_empty() {
-            count(view.frames.no_stack);
-        }
-    }
-
-    fn row(&mut self, frame: u32, group: u32, dense: &mut Dense) -> usize {
-        let known = &mut dense.row[frame as usize];
-        if *known == 0 {
-            self.keys.push((frame, group));
-            self.is_row.push(false);
-            self.values.resize(self.values.len() + self.types.len(), RowValues::default());
-            *known = self.keys.len() as u32;
-        }
-        *known as usize - 1
+        let makes_rows = values[..self.row_types].iter().any(|&value| value != 0);
+        let amounts = TypeAmounts { values, makes_rows };
+        rows.add_sample(&view.frames, sample, amounts, Some);
     }
 
     fn values(&self, row: usize) -> &[RowValues] {
@@ -259,7 +259,7 @@ impl<'t> Sums<'t> {
                 super::percent(judged, total).abs() >= options.min_percent
             })
         };
-        let numbers = (0..self.keys.len()).filter(|&row| self.is_row[row]);
+        let numbers = 0..self.keys.len();
         let kept = numbers.filter(|&row| options.min_percent <= 0.0 || is_large(row));
         let mut rows: Vec<(Row, usize)> = kept.map(|row| (self.row_of(row, 0), row)).collect();
         let compare = |a: &(Row, usize), b: &(Row, usize)| {
@@ -313,31 +313,6 @@ impl<'t> Sums<'t> {
             (divide(above.self_value, below.self_value), divide(above.total, below.total))
         });
         Ratio { name: quotient.name(profile), quotient, rows: rows.collect() }
-    }
-}
-
-/// Scratch space for the frames of samples.
-struct Dense {
-    /// Number of the row of each frame in this group, plus one; 0: none.
-    row: Vec<u32>,
-    /// Number of the last sample that had the frame.
-    stamp: Vec<u32>,
-    last: u32,
-}
-
-impl Dense {
-    /// Begins a sample.
-    fn next(&mut self) {
-        self.last = self.last.wrapping_add(1);
-        if self.last == 0 {
-            self.stamp.fill(0);
-            self.last = 1;
-        }
-    }
-
-    /// True at the first call with this frame for a sample.
-    fn is_new(&mut self, frame: u32) -> bool {
-        std::mem::replace(&mut self.stamp[frame as usize], self.last) != self.last
     }
 }
 

@@ -26,6 +26,7 @@ mod packages;
 mod peek;
 mod quality;
 mod ratio;
+mod row_sums;
 mod sandwich;
 mod sandwich_boxes;
 mod shares;
@@ -43,7 +44,7 @@ mod tree;
 pub use binaries::{base_name, is_kernel, is_run_time};
 pub use boxes::{BoxOptions, BoxTree, Boxes, FlameBox, Siblings};
 pub use cancel::Cancel;
-pub use columns::{ColumnRequest, Columns, Measure, RowValues, TableColumn, TypeColumn};
+pub use columns::{ColumnRequest, Columns, Measure, TableColumn, TypeColumn};
 pub use coverage::{Coverage, Covered};
 pub use diff::{
     ByName, Change, Diff, DiffBox, DiffBoxes, DiffContent, DiffFrame, DiffName, DiffNode,
@@ -60,6 +61,7 @@ pub use packages::name_packages;
 pub use peek::{Peek, Peeked};
 pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
+pub use row_sums::RowValues;
 pub use sandwich::{Sandwich, matching_frames, named_frames};
 pub use sandwich_boxes::SandwichBoxes;
 pub use shares::Shares;

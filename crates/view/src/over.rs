@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::row_sums::{RowSums, Sum};
 use super::time::{length_micros, share};
 use super::{ColumnRequest, Columns, Row, Top, TopOptions, TypeColumn, View, ViewSample, key_ids};
 use profile::{LabelValue, TimesId};
@@ -136,8 +137,8 @@ impl Over {
             group: row.group,
             self_value: row.self_value,
             total: row.total,
-            self_values: vec![0; count],
-            totals: vec![0; count],
+            self_values: Vec::new(),
+            totals: Vec::new(),
         }));
         over.fill(samples, labels);
         over
@@ -145,47 +146,40 @@ impl Over {
 
     fn fill(&mut self, samples: TypeSamples<'_>, labels: &[String]) {
         let TypeSamples { view, type_index } = samples;
-        let rows = self.rows.iter().enumerate();
-        let index: FxHashMap<(u32, u32), usize> =
-            rows.map(|(i, row)| ((row.frame, row.group), i)).collect();
-        let is_shown: Vec<bool> = {
-            let mut shown = vec![false; view.frames.len()];
-            self.rows.iter().for_each(|row| shown[row.frame as usize] = true);
-            shown
-        };
+        let rows = self.rows.iter().zip(0..);
+        let index: FxHashMap<(u32, u32), u32> =
+            rows.map(|(row, number)| ((row.frame, row.group), number)).collect();
+        let mut is_shown = vec![false; view.frames.len()];
+        self.rows.iter().for_each(|row| is_shown[row.frame as usize] = true);
         let mut groups = Groups::new(view, labels, &self.groups);
-        let mut parts: Vec<(usize, i64)> = Vec::new();
-        // Number of the last sample that was added to each row's totals.
-        let mut stamps = vec![0usize; self.rows.len()];
-        for (n, sample) in view.samples_of_type(type_index).enumerate() {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut sums = RowSums::<IntervalSums>::new(self.rows.len());
+        for sample in view.samples_of_type(type_index) {
             if sample.times == TimesId::NONE {
                 self.without_time = self.without_time.saturating_add(sample.value);
                 continue;
             }
             self.divide(view, &sample, &mut parts);
             let group = groups.number(view, &sample);
-            let frames = sample.stack.iter().flat_map(|&l| view.frames.at(l));
-            let none = [view.frames.no_stack];
-            let none = none.iter().filter(|_| sample.stack.is_empty());
-            for (depth, &frame) in frames.chain(none).enumerate() {
-                let Some(&row) =
-                    is_shown[frame as usize].then(|| index.get(&(frame, group))).flatten()
-                else {
-                    continue;
-                };
-                let row_of = &mut self.rows[row];
-                if depth == 0 {
-                    add(&mut row_of.self_values, &parts);
-                }
-                if std::mem::replace(&mut stamps[row], n + 1) != n + 1 {
-                    add(&mut row_of.totals, &parts);
-                }
-            }
+            let row = |frame: u32| {
+                is_shown[frame as usize].then(|| index.get(&(frame, group)).copied()).flatten()
+            };
+            let amount = Divided { parts: &parts, intervals: self.sums.len() };
+            sums.add_sample(&view.frames, &sample, amount, row);
+        }
+        for (row, sums) in sums.take() {
+            let row = &mut self.rows[row as usize];
+            (row.self_values, row.totals) = (sums.self_values, sums.totals);
+        }
+        for row in &mut self.rows {
+            // Of rows without a sample that has a time.
+            row.self_values.resize(self.sums.len(), 0);
+            row.totals.resize(self.sums.len(), 0);
         }
     }
 
     /// Divides the value of a sample among the intervals, and adds it to the sums.
-    fn divide(&mut self, view: &View, sample: &ViewSample<'_>, parts: &mut Vec<(usize, i64)>) {
+    fn divide(&mut self, view: &View, sample: &ViewSample<'_>, parts: &mut Vec<Part>) {
         let times = view.profile.times.get(sample.times);
         parts.clear();
         let mut first = 0;
@@ -193,7 +187,8 @@ impl Over {
             let at = time / self.interval;
             let rest = &times[first..];
             let end = first + rest.partition_point(|&t| t / self.interval == at);
-            parts.push((at as usize, share(sample.value, first..end, times.len())));
+            let value = share(sample.value, first..end, times.len());
+            parts.push(Part { interval: at as usize, value });
             first = end;
         }
         add(&mut self.sums, parts);
@@ -241,9 +236,45 @@ impl Intervals {
     }
 }
 
-fn add(sums: &mut [i64], parts: &[(usize, i64)]) {
-    for &(at, value) in parts {
-        sums[at] = sums[at].saturating_add(value);
+/// A part of a sample's value.
+#[derive(Clone, Copy)]
+struct Part {
+    /// Number of the interval.
+    interval: usize,
+    value: i64,
+}
+
+/// The value of a sample by interval.
+#[derive(Clone, Copy)]
+struct Divided<'s> {
+    parts: &'s [Part],
+    /// Number of intervals.
+    intervals: usize,
+}
+
+/// The sums of a row by interval; none without samples.
+#[derive(Default)]
+struct IntervalSums {
+    self_values: Vec<i64>,
+    totals: Vec<i64>,
+}
+
+impl Sum<Divided<'_>> for IntervalSums {
+    fn add_self(&mut self, amount: Divided<'_>) {
+        self.self_values.resize(amount.intervals, 0);
+        add(&mut self.self_values, amount.parts);
+    }
+
+    fn add_total(&mut self, amount: Divided<'_>) {
+        self.totals.resize(amount.intervals, 0);
+        add(&mut self.totals, amount.parts);
+    }
+}
+
+fn add(sums: &mut [i64], parts: &[Part]) {
+    for part in parts {
+        let sum = &mut sums[part.interval];
+        *sum = sum.saturating_add(part.value);
     }
 }
 

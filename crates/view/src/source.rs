@@ -1,4 +1,4 @@
-//! Values by source line and by instruction address, of functions or whole source files.
+//! RowValues by source line and by instruction address, of functions or whole source files.
 //!
 //! A line of inlined code has its value in the function that it was inlined from, and again below
 //! the line of the call in the function that it was inlined into.
@@ -11,22 +11,14 @@ use regex::Regex;
 use rustc_hash::FxHashMap;
 
 use super::frames::{address_in_file, address_name};
-use super::{Name, View, base_name};
+use super::row_sums::RowSums;
+use super::{Name, RowValues, View, base_name};
 use profile::{LocationId, MappingId, StrId};
 
 pub use unnamed::UnnamedAddress;
 
 /// Levels of inlined functions that are kept below a line. A file could claim any number.
 const MAX_INLINED: usize = 64;
-
-/// Self value and total.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Values {
-    /// Sum of the samples that were taken there.
-    pub self_value: i64,
-    /// Sum of the samples whose stack contains it, once for each stack even in a recursion.
-    pub total: i64,
-}
 
 /// The part of a profile that a listing is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +115,7 @@ pub struct InlinedLine {
     /// Its line, 0 if unknown.
     pub line: i64,
     /// Its values as called there.
-    pub values: Values,
+    pub values: RowValues,
 }
 
 /// A source line with a value.
@@ -132,7 +124,7 @@ pub struct SourceLine {
     /// Its number, 0 if unknown.
     pub line: i64,
     /// Its values.
-    pub values: Values,
+    pub values: RowValues,
     /// Lines of functions inlined there: each after the line that it was inlined at, largest total
     /// first.
     pub inlined: Vec<InlinedLine>,
@@ -146,7 +138,7 @@ pub struct AddressValue {
     /// Offset in the binary's file, or the address itself without a binary.
     pub offset: u64,
     /// Its values.
-    pub values: Values,
+    pub values: RowValues,
 }
 
 /// The values of a function or a source file.
@@ -161,7 +153,7 @@ pub struct Listing {
     /// Line where the function begins, 0 if unknown.
     pub start_line: i64,
     /// Its values.
-    pub values: Values,
+    pub values: RowValues,
     /// Its lines with values, in their order.
     pub lines: Vec<SourceLine>,
     /// Addresses of the function's own code, in the order of mappings and offsets; of the code that
@@ -198,13 +190,6 @@ pub struct Source {
     pub unit: Unit,
     /// By self value, then total, then name.
     pub listings: Vec<Listing>,
-}
-
-/// Sums of a line, an address or a listing.
-#[derive(Clone, Copy, Default)]
-struct Cell {
-    stamp: u32,
-    values: Values,
 }
 
 /// A cell that a location adds to.
@@ -280,7 +265,6 @@ struct Cells<'v, 'p> {
     files: Files,
     index: FxHashMap<Key, u32>,
     places: Vec<Place>,
-    cells: Vec<Cell>,
     touches: Vec<Touch>,
     /// End of each location's part of `touches`.
     ends: Vec<u32>,
@@ -290,7 +274,6 @@ impl Cells<'_, '_> {
     fn cell(&mut self, key: Key, mapping: Option<MappingId>) -> u32 {
         *self.index.entry(key).or_insert_with(|| {
             self.places.push(Place { key, mapping, own: false, system_name: StrId::EMPTY });
-            self.cells.push(Cell::default());
             self.places.len() as u32 - 1
         })
     }
@@ -352,34 +335,23 @@ impl Cells<'_, '_> {
         Key::Address { listing, file, build_id, offset }
     }
 
-    /// Adds all samples of the view.
-    fn accumulate(&mut self) {
-        let mut stamp = 0u32;
+    /// The sums of all cells.
+    fn sums(&self) -> RowSums<RowValues> {
+        let mut sums = RowSums::new(self.places.len());
         for sample in self.view.samples() {
-            stamp = stamp.wrapping_add(1);
-            if stamp == 0 {
-                self.cells.iter_mut().for_each(|cell| cell.stamp = 0);
-                stamp = 1;
-            }
+            sums.begin_sample();
             let mut is_leaf = true;
             for &location in sample.stack {
                 let i = location.0 as usize;
                 let start = if i == 0 { 0 } else { self.ends[i - 1] };
                 for touch in &self.touches[start as usize..self.ends[i] as usize] {
-                    let cell = &mut self.cells[touch.cell as usize];
-                    let values = &mut cell.values;
-                    if is_leaf && touch.innermost {
-                        values.self_value = values.self_value.saturating_add(sample.value);
-                    }
-                    if cell.stamp != stamp {
-                        cell.stamp = stamp;
-                        values.total = values.total.saturating_add(sample.value);
-                    }
+                    sums.add(touch.cell, sample.value, is_leaf && touch.innermost);
                 }
                 // The frames of a location may all be hidden.
                 is_leaf &= self.view.frames.at(location).is_empty();
             }
         }
+        sums
     }
 }
 
@@ -392,7 +364,6 @@ impl Source {
             files: files(view, selection),
             index: FxHashMap::default(),
             places: Vec::new(),
-            cells: Vec::new(),
             touches: Vec::new(),
             ends: Vec::with_capacity(view.profile.locations.len()),
         };
@@ -400,8 +371,8 @@ impl Source {
         for i in (0..view.profile.locations.len()).take_while(|&i| view.goes_on(i)) {
             cells.add_location(LocationId(i as u32));
         }
-        cells.accumulate();
-        let mut listings = listings(&cells);
+        let sums = cells.sums();
+        let mut listings = listings(&cells, &sums);
         add_start_lines(view, &mut listings);
         let profile = view.profile;
         let name = |listing: &Listing| match listing.function {
@@ -409,7 +380,7 @@ impl Source {
             _ => "",
         };
         listings.sort_by(|a, b| {
-            let by_value = |v: &Values| (v.self_value.unsigned_abs(), v.total.unsigned_abs());
+            let by_value = |v: &RowValues| (v.self_value.unsigned_abs(), v.total.unsigned_abs());
             by_value(&b.values)
                 .cmp(&by_value(&a.values))
                 .then_with(|| name(a).cmp(name(b)))
@@ -423,12 +394,15 @@ impl Source {
 type Inlined = FxHashMap<u32, Vec<u32>>;
 
 /// The listings of all cells with a value.
-fn listings(cells: &Cells) -> Vec<Listing> {
+fn listings(cells: &Cells, sums: &RowSums<RowValues>) -> Vec<Listing> {
     let mut listings: Vec<Listing> = Vec::new();
     let mut number: FxHashMap<u32, usize> = FxHashMap::default();
     let mut below: Inlined = FxHashMap::default();
-    let with_value = || (0..cells.cells.len()).filter(|&i| cells.cells[i].stamp != 0);
-    for i in with_value() {
+    let with_value = || {
+        let sums = |i: usize| Some((i, *sums.get(i as u32)?));
+        (0..cells.places.len()).filter_map(sums)
+    };
+    for (i, values) in with_value() {
         let place = &cells.places[i];
         match place.key {
             Key::Listing(function, file) => {
@@ -438,7 +412,7 @@ fn listings(cells: &Cells) -> Vec<Listing> {
                     system_name: place.system_name,
                     file,
                     start_line: 0,
-                    values: cells.cells[i].values,
+                    values,
                     lines: Vec::new(),
                     addresses: Vec::new(),
                     mapping: place.mapping,
@@ -449,17 +423,16 @@ fn listings(cells: &Cells) -> Vec<Listing> {
         }
     }
     let mut own = vec![false; listings.len()];
-    for i in with_value() {
+    for (i, _) in with_value() {
         if let Key::Address { listing, .. } = cells.places[i].key {
             own[number[&listing]] |= cells.places[i].own;
         }
     }
-    for i in with_value() {
+    for (i, values) in with_value() {
         let place = &cells.places[i];
-        let values = cells.cells[i].values;
         match place.key {
             Key::Line { listing, line } => {
-                let inlined = inlined(cells, &mut below, i as u32);
+                let inlined = inlined(cells, sums, &mut below, i as u32);
                 listings[number[&listing]].lines.push(SourceLine { line, values, inlined });
             }
             Key::Address { listing, offset, .. } => {
@@ -480,17 +453,22 @@ fn listings(cells: &Cells) -> Vec<Listing> {
 }
 
 /// The inlined lines below a cell, in the order of a tree.
-fn inlined(cells: &Cells, below: &mut Inlined, line: u32) -> Vec<InlinedLine> {
+fn inlined(
+    cells: &Cells,
+    sums: &RowSums<RowValues>,
+    below: &mut Inlined,
+    line: u32,
+) -> Vec<InlinedLine> {
+    let values = |cell: u32| sums.get(cell).copied().unwrap_or_default();
     let mut out = Vec::new();
     let mut pending: Vec<(u32, u32)> = Vec::new();
     let mut next = Some((line, 0));
     while let Some((at, depth)) = next {
         if let Key::Inlined { function, file, line, .. } = cells.places[at as usize].key {
-            let values = cells.cells[at as usize].values;
-            out.push(InlinedLine { depth, function, file, line, values });
+            out.push(InlinedLine { depth, function, file, line, values: values(at) });
         }
         let mut children = below.remove(&at).unwrap_or_default();
-        let total = |&cell: &u32| cells.cells[cell as usize].values.total.unsigned_abs();
+        let total = |&cell: &u32| values(cell).total.unsigned_abs();
         children.sort_by_key(|cell| (total(cell), std::cmp::Reverse(*cell)));
         pending.extend(children.into_iter().map(|cell| (cell, depth + 1)));
         next = pending.pop();

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::View;
 use super::groups::Groups;
+use super::row_sums::{RowSums, RowValues};
 use profile::LabelValue;
 
 /// Order of the rows.
@@ -58,46 +59,27 @@ pub struct Top {
     pub shown: i64,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Cell {
-    /// Number of the last stack that this frame was counted in; 0: none.
-    stamp: u32,
-    self_value: i64,
-    total: i64,
-}
-
 impl Top {
     /// The table of `view`.
     pub fn new(view: &View, options: &TopOptions) -> Top {
-        let mut cells = Cells { by_frame: vec![Cell::default(); view.frames.len()], stamp: 0 };
+        let mut sums = RowSums::<RowValues>::new(view.frames.len());
         if options.labels.is_empty() {
             let groups = vec![Vec::new()];
-            cells.add(view, view.samples(), |_| {});
             let mut rows = Rows::new(view, options, &groups);
-            let touched = || cells.by_frame.iter().enumerate().filter(|(_, c)| c.stamp != 0);
-            if options.limit == 0 {
-                rows.kept.reserve_exact(touched().count());
+            for sample in view.samples() {
+                sums.add_sample(&view.frames, &sample, sample.value, Some);
             }
-            for (frame, &Cell { self_value, total, .. }) in touched() {
-                rows.push(Row { frame: frame as u32, group: 0, self_value, total });
-            }
+            rows.extend(&mut sums, 0);
             return rows.finish().top(groups);
         }
         let samples = view.samples().map(|sample| (sample.row, sample.labels));
         let groups = Groups::new(view, samples, &options.labels);
         let mut rows = Rows::new(view, options, &groups.values);
-        let mut touched = Vec::new();
         for (group, numbers) in groups.iter().enumerate() {
-            cells.add(view, view.samples_of(numbers), |frame| touched.push(frame));
-            if touched.len() > cells.by_frame.len() / DENSE {
-                // In order, which is faster than frame by frame.
-                touched.clear();
-                touched
-                    .extend((0..).zip(&cells.by_frame).filter(|(_, c)| c.stamp != 0).map(|c| c.0));
+            for sample in view.samples_of(numbers) {
+                sums.add_sample(&view.frames, &sample, sample.value, Some);
             }
-            for frame in touched.drain(..) {
-                rows.push(cells.take_row(frame, group as u32));
-            }
+            rows.extend(&mut sums, group as u32);
         }
         rows.finish().top(groups.values)
     }
@@ -120,9 +102,6 @@ struct Finished {
     count: usize,
 }
 
-/// A group with more than this part of all frames is dense.
-const DENSE: usize = 8;
-
 /// Rows that are collected, at least, before those beyond the limit are dropped.
 const COLLECTED: usize = 1000;
 
@@ -133,6 +112,17 @@ impl<'a> Rows<'a> {
         groups: &'a [Vec<Option<LabelValue>>],
     ) -> Rows<'a> {
         Rows { view, options, groups, kept: Vec::new(), beyond: None, count: 0 }
+    }
+
+    /// Adds the rows of a group.
+    fn extend(&mut self, sums: &mut RowSums<RowValues>, group: u32) {
+        let taken = sums.take();
+        if self.options.limit == 0 {
+            self.kept.reserve(taken.len());
+        }
+        for (frame, RowValues { self_value, total }) in taken {
+            self.push(Row { frame, group, self_value, total });
+        }
     }
 
     /// Adds a row, unless it is below the percentage.
@@ -178,65 +168,6 @@ impl Finished {
         let Finished { rows, count } = self;
         let shown = rows.iter().fold(0i64, |sum, r| sum.saturating_add(r.self_value));
         Top { rows, groups, row_count: count, shown }
-    }
-}
-
-/// The cells of all frames.
-struct Cells {
-    by_frame: Vec<Cell>,
-    /// Number of the last stack.
-    stamp: u32,
-}
-
-impl Cells {
-    /// Adds samples to the cells of their frames, and passes each frame whose cell was empty to
-    /// `touch`. Every frame of every sample passes through this loop: no hash.
-    fn add<'v>(
-        &mut self,
-        view: &View,
-        samples: impl Iterator<Item = super::ViewSample<'v>>,
-        mut touch: impl FnMut(u32),
-    ) {
-        let Cells { by_frame, stamp } = self;
-        for sample in samples {
-            *stamp = stamp.wrapping_add(1);
-            if *stamp == 0 {
-                // Not 0, which marks an empty cell.
-                by_frame.iter_mut().for_each(|c| c.stamp = c.stamp.min(1));
-                *stamp = 2;
-            }
-            let stamp = *stamp;
-            let value = sample.value;
-            let mut is_leaf = true;
-            let mut count = |frame: u32| {
-                let cell = &mut by_frame[frame as usize];
-                if is_leaf {
-                    cell.self_value = cell.self_value.saturating_add(value);
-                    is_leaf = false;
-                }
-                if cell.stamp != stamp {
-                    if cell.stamp == 0 {
-                        touch(frame);
-                    }
-                    cell.stamp = stamp;
-                    cell.total = cell.total.saturating_add(value);
-                }
-            };
-            for &location in sample.stack {
-                for &frame in view.frames.at(location) {
-                    count(frame);
-                }
-            }
-            if sample.stack.is_empty() {
-                count(view.frames.no_stack);
-            }
-        }
-    }
-
-    /// The row of a frame's cell, which is then empty.
-    fn take_row(&mut self, frame: u32, group: u32) -> Row {
-        let cell = std::mem::take(&mut self.by_frame[frame as usize]);
-        Row { frame, group, self_value: cell.self_value, total: cell.total }
     }
 }
 

@@ -7,7 +7,8 @@ use code::sources::Newer;
 use code::text::{NoText, Origin};
 use profile::StrId;
 use sys::jit::file_names::is_compilers_file;
-use view::source::{InlinedLine, Unit, Values};
+use view::RowValues;
+use view::source::{InlinedLine, Unit};
 use view::{Name, View, base_name};
 
 /// Columns of a tab.
@@ -31,7 +32,7 @@ pub fn head_notes(view: &View, unit: Unit, annotated: &Annotated<'_>) -> Vec<Str
         if binary.is_empty() { String::new() } else { format!("  {}", in_brackets(binary)) };
     let mut notes = vec![clean(&format!("{name}{binary}"))];
     let value = |v: i64| format!("{}, {:.2}%", units::format(v, view.unit()), view.percent(v));
-    let Values { self_value, total } = listing.values;
+    let RowValues { self_value, total } = listing.values;
     notes.push(clean(&format!("self {}; total {}", value(self_value), value(total))));
     if listing.is_unnamed() {
         notes.push("note: without a name, this code has no source lines".to_owned());

@@ -9,8 +9,9 @@ use code::arrows::arrows;
 use code::assembly::{Assembly, Instruction, Piece, Place};
 use code::sources::{BinaryId, Sources};
 use code::text::SourceText;
+use view::RowValues;
 use view::View;
-use view::source::{Listing, SourceLine, Values};
+use view::source::{Listing, SourceLine};
 
 /// Lines before and after a line with a value.
 const LINES_AROUND: usize = 5;
@@ -51,7 +52,7 @@ pub struct CodeRow {
     /// Its content.
     pub content: Content,
     /// Its values.
-    pub values: Values,
+    pub values: RowValues,
     /// Its text, in one line.
     pub text: String,
     /// The function that it leads to: an inlined one, or the target of a call.
@@ -61,7 +62,7 @@ pub struct CodeRow {
 impl CodeRow {
     /// A row without values.
     pub fn plain(content: Content, text: String) -> CodeRow {
-        CodeRow { content, values: Values::default(), text, function: None }
+        CodeRow { content, values: RowValues::default(), text, function: None }
     }
 }
 
@@ -277,7 +278,7 @@ impl PieceRows<'_, '_> {
         let Instruction { address, skid, self_value, total, .. } = *instruction;
         self.rows.push(CodeRow {
             content: Content::Instruction { address: address.0, skid },
-            values: Values { self_value, total },
+            values: RowValues { self_value, total },
             text: clean(&text),
             function: target.filter(|target| !target.is_empty() && *target != self.own),
         });

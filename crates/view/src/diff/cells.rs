@@ -3,7 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::quality::Variances;
-use crate::{View, ViewSample, key_ids, label_text};
+use crate::row_sums::{RowSums, Sum};
+use crate::{View, key_ids, label_text};
 
 /// A row of one recording.
 #[derive(Clone, Copy, Default)]
@@ -65,19 +66,19 @@ impl Cells {
         [0, 1].map(|which| [sum(before, which), sum(after, which)])
     }
 
-    /// Adds recording number `run`, whose frames have these ids.
+    /// Adds recording number `run`; `ids`: the frame of each frame of its view, as several may have
+    /// one name.
     pub(super) fn add(&mut self, run: usize, view: &View, ids: &[u32], labels: &[String]) {
         let variances = Variances::new(view.profile, view.type_index);
-        let mut dense = Dense::new(ids);
+        let mut sums = RowSums::<Cell>::new(ids.iter().max().map_or(0, |&id| id as usize + 1));
         for (group, samples) in self.grouped(view, labels) {
             for sample in view.samples_of(&samples) {
                 let variance = variances.get(view.profile.values_of(sample.row));
-                dense.add(view, &sample, variance);
-                let all = &mut self.all[run];
-                all.values[0] = all.values[0].saturating_add(sample.value);
-                all.variances[0] += variance;
+                let amount = Estimate { value: sample.value, variance };
+                sums.add_sample(&view.frames, &sample, amount, |f| Some(ids[f as usize]));
+                self.all[run].add_self(amount);
             }
-            for (frame, cell) in dense.take() {
+            for (frame, cell) in sums.take() {
                 let row = self.row(group, frame);
                 let runs = self.all.len();
                 self.cells[row * runs + run] = cell;
@@ -128,58 +129,21 @@ impl Cells {
 /// The number of a group, and the numbers of its samples.
 type Group = (u32, Vec<u32>);
 
-/// Sums by frame of one recording.
-struct Dense<'a> {
-    /// The frame of each frame of the recording's view: several may have one name.
-    ids: &'a [u32],
-    cells: Vec<Cell>,
-    /// The last sample in which a frame was counted.
-    stamps: Vec<u64>,
-    stamp: u64,
-    /// Frames with values.
-    touched: Vec<u32>,
+/// The value of a sample.
+#[derive(Clone, Copy)]
+struct Estimate {
+    value: i64,
+    variance: f64,
 }
 
-impl<'a> Dense<'a> {
-    fn new(ids: &'a [u32]) -> Dense<'a> {
-        let frames = ids.iter().max().map_or(0, |&id| id as usize + 1);
-        let cells = vec![Cell::default(); frames];
-        Dense { ids, cells, stamps: vec![0; frames], stamp: 0, touched: Vec::new() }
+impl Sum<Estimate> for Cell {
+    fn add_self(&mut self, amount: Estimate) {
+        self.values[0] = self.values[0].saturating_add(amount.value);
+        self.variances[0] += amount.variance;
     }
 
-    fn add(&mut self, view: &View, sample: &ViewSample, variance: f64) {
-        self.stamp += 1;
-        let mut is_leaf = true;
-        let none = [view.frames.no_stack];
-        let none: &[u32] = if sample.stack.is_empty() { &none } else { &[] };
-        let frames = sample.stack.iter().flat_map(|&location| view.frames.at(location));
-        for &frame in frames.chain(none) {
-            let frame = self.ids[frame as usize];
-            let index = frame as usize;
-            let cell = &mut self.cells[index];
-            if is_leaf {
-                cell.values[0] = cell.values[0].saturating_add(sample.value);
-                cell.variances[0] += variance;
-                is_leaf = false;
-            }
-            if self.stamps[index] != self.stamp {
-                if self.stamps[index] == 0 {
-                    self.touched.push(frame);
-                }
-                self.stamps[index] = self.stamp;
-                cell.values[1] = cell.values[1].saturating_add(sample.value);
-                cell.variances[1] += variance;
-            }
-        }
-    }
-
-    /// The cells with values, which are then empty.
-    fn take(&mut self) -> Vec<(u32, Cell)> {
-        let mut touched = std::mem::take(&mut self.touched);
-        touched.sort_unstable();
-        for &frame in &touched {
-            self.stamps[frame as usize] = 0;
-        }
-        touched.into_iter().map(|f| (f, std::mem::take(&mut self.cells[f as usize]))).collect()
+    fn add_total(&mut self, amount: Estimate) {
+        self.values[1] = self.values[1].saturating_add(amount.value);
+        self.variances[1] += amount.variance;
     }
 }

@@ -16,7 +16,7 @@ fn source(profile: &Profile, type_index: usize, what: &str) -> Source {
     source_with(profile, type_index, &Filter::default(), what)
 }
 
-fn pair(values: Values) -> (i64, i64) {
+fn pair(values: RowValues) -> (i64, i64) {
     (values.self_value, values.total)
 }
 
