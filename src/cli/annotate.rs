@@ -9,9 +9,10 @@ use super::report::nothing_to_show;
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
 use crate::report::annotate::{self, Annotated, Layout, Lookup, Order};
-use crate::report::text::{self, quoted, regex_reason};
+use crate::report::text::{self, quoted};
 use code::text::SourcePaths;
 use sys::{printed, suggest};
+use view::query::regex_reason;
 use view::source::{Listing, Selection, Source, Unit, candidates};
 use view::{Granularity, View};
 

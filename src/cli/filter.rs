@@ -9,10 +9,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use super::report::Loaded;
 use super::{columns, usage};
 use crate::report::style::{Style, restyle};
-use crate::report::terminal::AddedFilter;
 use profile::Profile;
 use symbols::refused;
 use sys::printed::{self, Stderr};
+use view::query::AddedFilter;
 use view::{Condition, Filter, Granularity};
 
 use samples::SampleArgs;

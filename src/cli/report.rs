@@ -10,14 +10,14 @@ use super::filter::{FilterArgs, samples};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::time::{self, TimeArgs};
 use super::{examples, usage};
-use crate::report::over::OverRequest;
+use crate::report::answer::{self, OutputFormat};
 use crate::report::terminal::Start;
-use crate::report::views::{self, OutputFormat, Registered, Request};
 use crate::report::{json, text};
 use profile::Profile;
 use sys::printed;
 use view::answer::HeaderAnswer;
-use view::{ColumnRequest, Direction, Granularity, Sort, View};
+use view::query::{Groups, Intervals, Limits, Query, Rows, Shown, Table, Values};
+use view::{Answer, Cancel, Cut, Direction, Granularity, Sort, View};
 
 pub(super) mod interactive;
 mod load;
@@ -218,7 +218,7 @@ impl Args {
 
     /// Shows or prints the difference to the bases.
     fn compare(self, plan: Plan) -> anyhow::Result<ExitCode> {
-        let other = self.view.chosen.map(|view| format!("--{view}"));
+        let other = self.view.option().map(|option| format!("--{option}"));
         let other = other.or_else(|| self.over.map(|_| "--over".to_owned()));
         let other = other.or_else(|| self.output.as_ref().map(|_| "--output".to_owned()));
         if let Some(option) = other {
@@ -250,33 +250,60 @@ impl Args {
         }
     }
 
-    /// The values over time that are requested, from the start of the recording.
-    fn over_request(&self, plan: &Plan) -> Option<OverRequest> {
-        let totals = plan.order == Sort::Total;
-        self.over.map(|interval| OverRequest { interval, from: 0, totals })
+    fn format(&self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { OutputFormat::Text }
     }
 
-    /// The arguments of the view.
-    fn request<'a>(&'a self, plan: &'a Plan) -> Request<'a> {
-        let file = match plan.files.as_slice() {
-            [] => Some(DEFAULT_FILE.into()),
-            [file] if file.as_os_str() != "-" => Some(file.to_string_lossy()),
-            _ => None,
-        };
-        Request {
-            format: if self.json { OutputFormat::Json } else { OutputFormat::Text },
-            argument: self.view.argument.as_deref(),
-            direction: plan.direction,
+    /// The table. Its columns follow from the profile.
+    fn table(&self, plan: &Plan) -> Table {
+        let groups = Groups {
             granularity: plan.granularity,
-            labels: &plan.labels,
-            order: plan.order.into(),
-            children: !self.no_children,
-            rows: self.nodecount,
-            min_percent: self.percent_limit,
-            columns: ColumnRequest::default(),
-            over: self.over_request(plan),
-            file: file.map(|file| super::shell_word(&file).into_owned()),
+            names_packages: self.filter.has_to_name_packages(plan.granularity),
+            labels: plan.labels.clone(),
+        };
+        let values = if plan.order == Sort::Total { Values::Total } else { Values::Own };
+        let most = self.format().most_intervals();
+        let over = self.over.map(|interval| Intervals { interval, most, from: 0, values });
+        Table { over, ..Table::new(Rows::from(groups), plan.order.into()) }
+    }
+
+    /// The query. Its sample type and columns follow from the profile.
+    fn query(&self, plan: &Plan) -> Query {
+        let shown = match (self.view.shown(plan.order), plan.direction) {
+            (Some(shown), _) => shown,
+            (None, Some(direction)) if self.over.is_none() => Shown::Tree(direction),
+            (None, _) => Shown::Table(self.table(plan)),
+        };
+        let usual = self.format().limits(&shown);
+        let cut = |percent| if percent > 0.0 { Cut::Percent(percent) } else { Cut::Nothing };
+        let limits = Limits {
+            rows: self.nodecount.unwrap_or(usual.rows),
+            cut: self.percent_limit.map_or(usual.cut, cut),
+            values: if self.no_children { Values::Own } else { Values::Total },
+        };
+        let roots = match shown {
+            Shown::Table(_) => Vec::new(),
+            _ => plan.labels.clone(),
+        };
+        Query {
+            granularity: Some(plan.granularity),
+            roots,
+            collapses_recursion: self.collapse_recursion,
+            limits,
+            ..Query::new(shown)
         }
+    }
+}
+
+impl Plan {
+    /// The file as a word of a shell, if it is a single one.
+    fn file(&self) -> Option<String> {
+        let file = match self.files.as_slice() {
+            [] => DEFAULT_FILE.into(),
+            [file] if file.as_os_str() != "-" => file.to_string_lossy(),
+            _ => return None,
+        };
+        Some(super::shell_word(&file).into_owned())
     }
 }
 
@@ -292,9 +319,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(start) = interactive::start(&args, &plan)? {
         return interactive::run(args, plan, start);
     }
-    let request = args.request(&plan);
-    let chosen = views::find(args.view.chosen, &request);
-    (chosen.check)(&request).map_err(usage)?;
+    let mut query = args.query(&plan);
+    query.check().map_err(|error| usage(answer::reason(&error)))?;
     if let Some(path) = &args.output {
         let output = samples::output(path)?;
         samples::write(&args.filter.load_for_file(&plan.files)?, output)?;
@@ -305,11 +331,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.over.is_some() {
         time::check("--over", &profile)?;
     }
-    let over = request.over.map(|over| OverRequest { from, ..over });
-    let request = Request { over, ..request };
+    if let Shown::Table(Table { over: Some(intervals), .. }) = &mut query.shown {
+        intervals.from = from;
+    }
     check_labels(&profile, &plan.must_exist)?;
     let mut out = printed::stdout();
-    print(&args, chosen, request, &profile, &mut out)?;
+    print(&args, query, plan.file(), &profile, &mut out)?;
     out.flush()?;
     // Freeing a large profile piece by piece takes longer than the system needs for all of it.
     std::mem::forget(profile);
@@ -318,59 +345,41 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn print(
     args: &Args,
-    chosen: &Registered,
-    request: Request<'_>,
+    mut query: Query,
+    file: Option<String>,
     profile: &Profile,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let has_columns = views::COLUMNED.contains(&chosen.name);
-    let columns = if has_columns {
-        args.columns.request(profile, args.filter.type_indices(profile)?)?
-    } else {
-        ColumnRequest::default()
-    };
-    let type_index = match columns.types.first() {
-        Some(&first) => first,
-        None => args.filter.type_index(profile)?,
-    };
+    query.type_index = match &mut query.shown {
+        Shown::Table(table) => {
+            table.columns = args.columns.request(profile, args.filter.type_indices(profile)?)?;
+            table.columns.types.first().copied()
+        }
+        _ => None,
+    }
+    .map_or_else(|| args.filter.type_index(profile), Ok)?;
     if (args.header || args.header_only) && !args.json {
         text::write_header(out, profile)?;
     }
-    let request = Request { columns, ..request };
     if args.header_only {
         if args.json {
-            let view = View::new(profile, type_index, request.granularity);
+            let view = View::new(profile, query.type_index, query.granularity());
             json::write(out, &HeaderAnswer::new(&view))?;
         }
         return Ok(());
     }
-    let mut view = View::new(profile, type_index, request.granularity);
-    view.collapse_recursion = args.collapse_recursion;
-    if chosen.option.as_ref().is_some_and(|option| option.value_name.is_some()) {
-        // Nothing is printed if the value is wrong.
-        let mut text = Vec::new();
-        write_view(args, chosen, &request, &mut view, &mut text)?;
-        return Ok(out.write_all(&text)?);
+    let view = query.view(profile, &Cancel::default());
+    if view.kept_total == 0 && !args.json {
+        text::write_summary(out, &view)?;
+        writeln!(out, "{}", nothing_to_show(&view, &args.filter.samples.time))?;
+        return Ok(());
     }
-    write_view(args, chosen, &request, &mut view, out)
-}
-
-/// Writes the summary and the view.
-fn write_view(
-    args: &Args,
-    chosen: &Registered,
-    request: &Request<'_>,
-    view: &mut View<'_>,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
+    let answer = Answer::new(view, &query);
+    let answer = answer.map_err(|error| anyhow::anyhow!(answer::reason(&error)))?;
     if !args.json {
-        text::write_summary(out, view)?;
-        if view.kept_total == 0 {
-            writeln!(out, "{}", nothing_to_show(view, &args.filter.samples.time))?;
-            return Ok(());
-        }
+        text::write_summary(out, &answer.view)?;
     }
-    Ok((chosen.write)(request, view, out)?)
+    Ok(answer::write(out, &answer, &query, args.format(), file)?)
 }
 
 /// The message for an empty view of the part `time` of a recording, with the reason.

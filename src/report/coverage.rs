@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::summary::left_out_line;
 use super::text::{Align, GAP, TextColumn, clean, lines_of};
 use profile::{Profile, Truncation, comment};
-use view::answer::Bounded;
+use view::answer::{Bounded, binaries};
 use view::{Coverage, Covered, View, percent};
 
 /// Width of a column of shares, unless one is longer.
@@ -21,10 +21,10 @@ pub fn write_text(
     coverage: &Coverage,
     remedies: Remedies<'_>,
 ) -> io::Result<()> {
-    let shown = shown(view, coverage);
-    let binaries = shown.items;
+    let shown = binaries(view, coverage);
+    let rows = shown.items;
     let column = |title: &str, cell: &dyn Fn(&Covered) -> String| {
-        TextColumn::at_least(SHARE, title, binaries.iter().map(cell))
+        TextColumn::at_least(SHARE, title, rows.iter().map(cell))
     };
     let whole = |b: &Covered| b.total - b.truncated_total();
     let columns = [
@@ -33,7 +33,7 @@ pub fn write_text(
         column("names", &|b| format!("{:.1}%", percent(b.named, b.frames))),
         column("lines", &|b| format!("{:.1}%", percent(b.with_lines, b.frames))),
         column("stacks", &|b| format!("{:.1}%", percent(whole(b), b.total))),
-        TextColumn::new("binary", Align::Left, binaries.iter().map(|b| clean(file(view, b)))),
+        TextColumn::new("binary", Align::Left, rows.iter().map(|b| clean(file(view, b)))),
     ];
     let before_name: usize = columns[..5].iter().map(|column| column.width() + GAP.len()).sum();
     let note = |out: &mut dyn Write, text: &str| {
@@ -41,7 +41,7 @@ pub fn write_text(
     };
     let mut lines = lines_of(&columns);
     writeln!(out, "\n{}", lines.next().unwrap_or_default())?;
-    for (binary, line) in binaries.iter().zip(lines) {
+    for (binary, line) in rows.iter().zip(lines) {
         let share = |value| percent(value, binary.total);
         writeln!(out, "{line}")?;
         let id = view.profile.str(binary.build_id);
@@ -69,13 +69,6 @@ pub fn write_text(
         }
     }
     left_out_line(&shown, "binaries").into_iter().try_for_each(|text| note(out, &text))
-}
-
-/// The binaries that are shown.
-pub(super) fn shown<'c>(view: &View, coverage: &'c Coverage) -> Bounded<'c, Covered> {
-    let length = |id| view.profile.str(id).len();
-    let texts = |b: &Covered| b.truncated.iter().map(|(why, _)| why.len()).sum::<usize>();
-    Bounded::new(&coverage.binaries, |b| length(b.file) + length(b.build_id) + texts(b))
 }
 
 /// Writes the notes of the recording: missing permissions, servers without response.

@@ -3,6 +3,7 @@
 
 pub mod advice;
 pub mod annotate;
+pub mod answer;
 pub mod colors;
 mod columns;
 pub mod coverage;
@@ -15,7 +16,6 @@ pub mod graphviz;
 pub mod json;
 pub mod legend;
 pub mod locks;
-pub mod order;
 pub mod over;
 pub mod peek;
 pub mod quality;
@@ -28,4 +28,3 @@ pub mod text;
 pub mod threads;
 pub mod units;
 mod values;
-pub mod views;

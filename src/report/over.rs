@@ -4,25 +4,8 @@ use std::io::{self, Write};
 
 use super::text::{self, Align, TableOptions, TextColumn};
 use super::units;
+use view::query::{Intervals, Values};
 use view::{Granularity, Name, Over, OverRow, OverType, TimePoint, TimeRange, View};
-
-/// Most intervals of a table of text.
-pub const MOST_IN_TEXT: usize = 60;
-/// Most intervals in JSON.
-pub const MOST_IN_JSON: usize = 3600;
-/// Rows of a table of text without `-n`.
-pub const DEFAULT_ROWS: usize = 15;
-
-/// The request for a table of values over time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OverRequest {
-    /// The interval in microseconds.
-    pub interval: u64,
-    /// Start of the profile, in microseconds since that of the recording.
-    pub from: u64,
-    /// Totals instead of self values.
-    pub totals: bool,
-}
 
 /// Reads an interval as microseconds: `100ms`, `1s`.
 pub fn parse_interval(text: &str) -> Option<u64> {
@@ -85,20 +68,22 @@ pub fn write_text(
     out: &mut dyn Write,
     view: &View,
     tables: &[OverType],
-    request: OverRequest,
-    options: &TableOptions,
+    intervals: Intervals,
+    options: &TableOptions<'_>,
 ) -> io::Result<()> {
     let Some(first) = tables.first() else { return Ok(()) };
     let over = &first.over;
-    let kind = if request.totals { "totals" } else { "self values" };
+    let totals = intervals.values == Values::Total;
+    let kind = if totals { "totals" } else { "self values" };
     let shown = over.rows.len();
     let all_rows =
         if shown < over.row_count { format!(" of {}", over.row_count) } else { String::new() };
     let interval = moment(over.interval);
     write!(out, "Showing {shown}{all_rows} rows: {kind} in intervals of {interval}")?;
-    if over.interval != request.interval {
-        let requested = moment(request.interval);
-        write!(out, ", because those of {requested} would be more than {MOST_IN_TEXT}")?;
+    if over.interval != intervals.interval {
+        let most = intervals.most;
+        let requested = moment(intervals.interval);
+        write!(out, ", because those of {requested} would be more than {most}")?;
     }
     writeln!(out)?;
     for table in tables.iter().filter(|table| table.over.without_time != 0) {
@@ -107,13 +92,12 @@ pub fn write_text(
     }
     writeln!(out)?;
     let lines = lines_of(tables);
-    let totals = request.totals;
     let name = if totals { "total" } else { "self" };
     let values = lines.iter().map(|line| line.cell(line.value(totals)));
     let mut columns = vec![TextColumn::new(name, Align::Right, values)];
     for at in 0..over.sums.len() {
         let cells = lines.iter().map(|line| line.cell(line.value_in(at, totals)));
-        let start = request.from.saturating_add(over.interval.saturating_mul(at as u64));
+        let start = intervals.from.saturating_add(over.interval.saturating_mul(at as u64));
         columns.push(TextColumn::new(&moment(start), Align::Right, cells));
     }
     if tables.len() > 1 {
@@ -129,7 +113,7 @@ fn name_columns(
     view: &View,
     over: &Over,
     lines: &[Line<'_>],
-    options: &TableOptions,
+    options: &TableOptions<'_>,
 ) -> Vec<TextColumn> {
     let mut columns = Vec::new();
     let mut column = |title: &str, cell: &dyn Fn(&OverRow) -> String| {
@@ -171,20 +155,20 @@ mod tests {
     use view::testing::{odd_names, phases};
     use view::{Columns, OverOptions, TopOptions};
 
-    fn written(p: &profile::Profile, interval: u64, totals: bool) -> String {
+    fn written(p: &profile::Profile, interval: u64, values: Values) -> String {
         let view = View::new(p, 1 % p.sample_types.len(), Granularity::FUNCTION);
         let top = TopOptions { limit: 3, ..TopOptions::default() };
-        let options = OverOptions { interval, most: MOST_IN_TEXT, top };
+        let options = OverOptions { interval, most: 60, top };
         let tables = Over::by_type(&view, &options, &[view.type_index]);
-        let request = OverRequest { interval, from: 500_000, totals };
+        let intervals = Intervals { interval, most: 60, from: 500_000, values };
         let options = TableOptions {
             granularity: Granularity::FUNCTION,
             children: true,
-            labels: Vec::new(),
-            columns: Columns::default(),
+            labels: &[],
+            columns: &Columns::default(),
         };
         let mut out = Vec::new();
-        write_text(&mut out, &view, &tables, request, &options).unwrap();
+        write_text(&mut out, &view, &tables, intervals, &options).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -197,14 +181,14 @@ Without a time, and in no interval: 100.0 ms
   self    500ms   1.5s     2.5s  function
 3.10 s   1.00 s  1.00 s  1.00 s  [all]
 ";
-        let text = written(&phases(), 1_000_000, false);
+        let text = written(&phases(), 1_000_000, Values::Own);
         let squeezed = |text: &str| {
             let words = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "));
             words.collect::<Vec<_>>()
         };
         assert_eq!(squeezed(&text)[..5], squeezed(expected)[..]);
         assert!(squeezed(&text).contains(&"2.00 s 1.00 s - 1.00 s f".to_owned()), "{text}");
-        let text = written(&phases(), 1000, true);
+        let text = written(&phases(), 1000, Values::Total);
         assert!(text.contains("intervals of 50ms, because those of 1ms would be more"), "{text}");
     }
 
@@ -213,7 +197,7 @@ Without a time, and in no interval: 100.0 ms
         let mut p = odd_names();
         let times = p.times.push([1, 2].into_iter());
         p.samples[0].times = times;
-        assert_eq!(written(&p, 1, false).lines().count(), 8);
+        assert_eq!(written(&p, 1, Values::Own).lines().count(), 8);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use super::order::{Column, Order};
 use super::text::{Align, TextColumn, clean, write_columns};
 use super::units;
 use profile::ThreadState;
@@ -31,19 +30,6 @@ pub fn titles(has_states: bool) -> Vec<&'static str> {
 /// The share of a value in the whole.
 pub fn share(percent: f64, value: i64) -> String {
     if value == 0 { ".".to_owned() } else { format!("{percent:.2}%") }
-}
-
-/// Sorts threads; they are in the order of their totals.
-pub fn sort(threads: &mut ThreadStates, order: Order) {
-    let size = |value: i64| std::cmp::Reverse(value.unsigned_abs());
-    match order.column {
-        Column::State(state) => threads.rows.sort_by_key(|row| size(row.by_state[state])),
-        Column::Name => threads.sort_by_name(),
-        _ => {}
-    }
-    if order.reversed {
-        threads.rows.reverse();
-    }
 }
 
 /// Writes threads; `all` is their number before rows were left out.

@@ -9,12 +9,6 @@ use super::{columns, summary, units};
 use profile::LabelValue;
 use view::{Columns, Cut, Direction, Frame, Granularity, Row, Top, Tree, View, label_text};
 
-/// The reason why a text is no regular expression: the last line of the message.
-pub fn regex_reason(error: &regex::Error) -> String {
-    let message = error.to_string();
-    message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
-}
-
 /// A text that the user typed, in quotation marks, otherwise as it was typed.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", clean(text))
@@ -27,16 +21,16 @@ const MAX_PAD: usize = 40;
 pub(super) const GAP: &str = "  ";
 
 /// Contents of a table.
-#[derive(Clone, Debug)]
-pub struct TableOptions {
+#[derive(Clone, Copy, Debug)]
+pub struct TableOptions<'a> {
     /// Granularity of the frames, as in the view.
     pub granularity: Granularity,
     /// Show totals next to self values.
     pub children: bool,
     /// Label keys that distinguish rows, as in the model.
-    pub labels: Vec<String>,
+    pub labels: &'a [String],
     /// Columns of other sample types, and ratios.
-    pub columns: Columns,
+    pub columns: &'a Columns,
 }
 
 /// The side of a column on which its cells begin or end.
@@ -102,7 +96,7 @@ pub fn write_table(
     out: &mut dyn Write,
     view: &View,
     top: &Top,
-    options: &TableOptions,
+    options: &TableOptions<'_>,
 ) -> io::Result<()> {
     let what = if top.row_count == 1 { "row" } else { "rows" };
     let shown = units::format(top.shown, view.unit());
@@ -121,10 +115,10 @@ pub fn write_table(
     write_columns(out, &columns_of(view, top, options))
 }
 
-fn columns_of(view: &View, top: &Top, options: &TableOptions) -> Vec<TextColumn> {
+fn columns_of(view: &View, top: &Top, options: &TableOptions<'_>) -> Vec<TextColumn> {
     let rows = || top.rows.iter();
     let frame = |r: &Row| -> &Frame { view.frames.get(r.frame) };
-    let mut columns = columns::text(view, top, &options.columns, options.children);
+    let mut columns = columns::text(view, top, options.columns, options.children);
     for (i, key) in options.labels.iter().enumerate() {
         let text = |r: &Row| label_cell(view, top.groups[r.group as usize][i]);
         columns.push(TextColumn::new(key, Align::Left, rows().map(text)));
@@ -378,7 +372,7 @@ mod tests {
     use view::TopOptions;
     use view::testing::{answers, odd_names, processes};
 
-    fn table(p: &Profile, options: &TableOptions, top: &TopOptions) -> String {
+    fn table(p: &Profile, options: &TableOptions<'_>, top: &TopOptions) -> String {
         let view = View::new(p, p.default_type_index(), options.granularity);
         let top = Top::new(&view, top);
         let mut out = Vec::new();
@@ -387,13 +381,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    fn functions(children: bool) -> TableOptions {
-        TableOptions {
-            granularity: Granularity::FUNCTION,
-            children,
-            labels: Vec::new(),
-            columns: Columns::default(),
-        }
+    fn functions(children: bool, columns: &Columns) -> TableOptions<'_> {
+        TableOptions { granularity: Granularity::FUNCTION, children, labels: &[], columns }
     }
 
     #[test]
@@ -411,8 +400,8 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
 1.50 s  16.67%  4.00 s   44.44%  app     foo1
 ";
         let limit = TopOptions { limit: 3, ..TopOptions::default() };
-        assert_eq!(table(&answers(), &functions(true), &limit), expected);
-        let got = table(&answers(), &functions(false), &limit);
+        assert_eq!(table(&answers(), &functions(true, &Columns::default()), &limit), expected);
+        let got = table(&answers(), &functions(false, &Columns::default()), &limit);
         assert!(got.contains("\n5.00 s  55.56%  app     bar\n"), "{got}");
         assert!(!got.contains("total%"));
     }
@@ -420,10 +409,12 @@ Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
     #[test]
     fn labels_and_odd_names_are_one_line() {
         let labels = vec!["process".to_string()];
-        let options = TableOptions { labels: labels.clone(), ..functions(true) };
+        let none = Columns::default();
+        let options = TableOptions { labels: &labels.clone(), ..functions(true, &none) };
         let got = table(&processes(), &options, &TopOptions { labels, ..TopOptions::default() });
         assert!(got.contains("3  75.00%      3  75.00%  web;1    app     serve"), "{got}");
-        let got = table(&odd_names(), &functions(true), &TopOptions::default());
+        let got =
+            table(&odd_names(), &functions(true, &Columns::default()), &TopOptions::default());
         assert!(got.contains("tab new line 7"), "{got}");
         assert_eq!(got.lines().count(), 6 + 5, "{got}");
     }

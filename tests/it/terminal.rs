@@ -456,8 +456,8 @@ fn tables_of_other_columns_and_callers_are_pages() {
         return;
     }
     let terminal = Terminal::start(100, 16, &[]);
-    let ends = |terminal: &Terminal| {
-        terminal.wait_for("f functions");
+    let ends = |terminal: &Terminal, hint: &str| {
+        terminal.wait_for(hint);
         terminal.keys(&["q"]);
         terminal.wait_until("the shell", |screen| screen.trim_end().ends_with('$'));
         terminal.run("clear");
@@ -465,7 +465,7 @@ fn tables_of_other_columns_and_callers_are_pages() {
     terminal.run("prof report --type cpu,samples --columns cpu:total,samples:self known.pb.gz");
     terminal.wait_for("cpu: total");
     terminal.wait_for("samples: self");
-    ends(&terminal);
+    ends(&terminal, "f functions");
     terminal.run("prof report --peek foo1 known.pb.gz");
     terminal.wait_for("callers and callees of foo1");
     terminal.wait_for("bar");
@@ -474,11 +474,13 @@ fn tables_of_other_columns_and_callers_are_pages() {
     terminal.wait_for("foo2");
     terminal.keys(&["["]);
     terminal.wait_for("callers and callees of foo1");
-    ends(&terminal);
+    ends(&terminal, "f functions");
     terminal.run("prof report --sort package --ignore bar known.pb.gz");
     terminal.wait_for("packages");
+    // The page of the menu, whose rows can be sorted, not one of text.
+    terminal.wait_for("▾self");
     terminal.wait_for("ignore=bar");
-    ends(&terminal);
+    ends(&terminal, "Enter menu");
     terminal.run("prof report --over 1s known.pb.gz; echo exit $?");
     terminal.wait_for("exit 1");
     terminal.wait_for("the profile has no times of samples");

@@ -93,6 +93,12 @@ pub struct Columns {
 }
 
 impl Columns {
+    /// Puts the values into the reversed order of the rows.
+    pub(super) fn reverse(&mut self) {
+        self.types.iter_mut().for_each(|column| column.rows.reverse());
+        self.ratios.iter_mut().for_each(|ratio| ratio.rows.reverse());
+    }
+
     /// The table of `view` with the requested columns.
     pub fn new(view: &View, options: &TopOptions, request: &ColumnRequest) -> (Top, Columns) {
         let mut types: Vec<usize> = vec![view.type_index];

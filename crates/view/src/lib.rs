@@ -1,7 +1,8 @@
 //! Models of a profile's views: a [`Filter`] selects samples and frames of a profile; a [`View`] is
 //! one sample type of the result, with its frames; all others ([`Top`], [`Tree`],
 //! [`Sandwich`], [`Graph`], [`Coverage`], [`Quality`], [`States`], [`Threads`]) are computed from
-//! one, so that no two of them can disagree.
+//! one, so that no two of them can disagree. A [`Query`](query::Query) selects a view, and
+//! [`answer`](answer()) computes its model.
 //!
 //! Numbers, order and hierarchy, tested without a terminal. Nothing here depends on the rendering,
 //! or on the source of the profile.
@@ -21,10 +22,12 @@ mod granularity;
 mod graph;
 mod groups;
 mod layout;
+mod model;
 mod over;
 mod packages;
 mod peek;
 mod quality;
+pub mod query;
 mod ratio;
 mod row_sums;
 mod sandwich;
@@ -56,6 +59,7 @@ pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
 pub use frames::{Frame, Frames, Name, fold_inlined, label_text};
 pub use granularity::Granularity;
 pub use graph::{Edge, Graph, GraphNode, NodeOrder, Trim};
+pub use model::{Answer, Model, SandwichModel, TableModel, answer};
 pub use over::{Over, OverOptions, OverRow, OverType};
 pub use packages::name_packages;
 pub use peek::{Peek, Peeked};
@@ -106,7 +110,7 @@ pub struct ViewSample<'a> {
     pub stack: &'a [LocationId],
     /// Its labels.
     pub labels: LabelSetId,
-    /// Its value; never 0.
+    /// Its value; 0 only among the samples of several sample types.
     pub value: i64,
     /// The times among which its value is divided.
     pub times: TimesId,
@@ -166,7 +170,7 @@ impl<'a> View<'a> {
             .map(|(row, (&sample, &value))| self.sample(row, sample, value))
     }
 
-    /// The samples with these numbers, which have a value.
+    /// The samples with these numbers.
     fn samples_of(&self, rows: &[u32]) -> impl Iterator<Item = ViewSample<'_>> {
         let width = self.profile.sample_types.len();
         let numbers = rows.iter().enumerate().take_while(|&(at, _)| self.goes_on(at));

@@ -10,6 +10,7 @@ use regex::Regex;
 
 use super::tree::build::{PathSample, Rooted, TreeShape, grow};
 use super::{Cut, Direction, Name, Tree, View};
+use profile::Profile;
 
 /// The callers and the callees of some functions.
 ///
@@ -58,14 +59,24 @@ impl Sandwich {
 }
 
 /// The frames of functions and addresses with the name `wanted`; without one, those whose names
-/// match it as a regular expression.
+/// match it as a regular expression. None if a function has the name, and no frame: a filter hides
+/// it.
 ///
 /// # Errors
 ///
-/// No frame has the name, and it is not a regular expression.
+/// No function has the name, and it is not a regular expression.
 pub fn named_frames(view: &View, wanted: &str) -> Result<Vec<u32>, regex::Error> {
     let exact = frames_with(view, |name| name == wanted);
-    if exact.is_empty() { Ok(matching_frames(view, &Regex::new(wanted)?)) } else { Ok(exact) }
+    if !exact.is_empty() || is_function(view.profile, wanted) {
+        return Ok(exact);
+    }
+    Ok(matching_frames(view, &Regex::new(wanted)?))
+}
+
+/// True if a function has this name.
+fn is_function(profile: &Profile, name: &str) -> bool {
+    let name = profile.strings.find(name);
+    name.is_some_and(|name| profile.functions.iter().any(|function| function.name == name))
 }
 
 /// The frames of functions and addresses whose names match.
@@ -86,8 +97,8 @@ fn frames_with(view: &View, wanted: impl Fn(&str) -> bool) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::testing::{answers, functions, processes};
-    use crate::{Granularity, Top, TopOptions};
-    use profile::{Builder, LabelSetId, Profile};
+    use crate::{Filter, Granularity, Top, TopOptions};
+    use profile::{Builder, LabelSetId};
 
     fn view(p: &Profile) -> View<'_> {
         View::new(p, 0, Granularity::FUNCTION)
@@ -126,6 +137,16 @@ mod tests {
         let s = Sandwich::new(&view, &named_frames(&view, "foo1").unwrap(), Cut::Nothing);
         assert_eq!(paths(&view, &s.callees), ["/foo1 8 3", "/foo1/bar 5 5"]);
         assert_eq!(paths(&view, &s.callers), ["/foo1 8 0", "/foo1/main 8 8"]);
+    }
+
+    #[test]
+    fn a_name_that_a_filter_hides_is_no_expression() {
+        let hide = Some("^foo1$".parse().unwrap());
+        let p = Filter { hide, ..Filter::default() }.apply(answers()).profile;
+        let view = view(&p);
+        assert_eq!(named_frames(&view, "foo1").unwrap(), []);
+        assert_eq!(named_frames(&view, "foo").unwrap().len(), 1);
+        assert!(named_frames(&view, "(").is_err());
     }
 
     #[test]

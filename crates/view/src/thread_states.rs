@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::query::{Column, Order};
 use crate::threads::thread;
 use crate::{ByState, ListedThread, States, View};
 
@@ -63,8 +64,21 @@ impl ThreadStates {
         ThreadStates { rows, has_states: states.is_some() }
     }
 
+    /// Puts the threads, which are in the order of their totals, into another one.
+    pub fn sort(&mut self, order: Order) {
+        let size = |value: i64| std::cmp::Reverse(value.unsigned_abs());
+        match order.column {
+            Column::State(state) => self.rows.sort_by_key(|row| size(row.by_state[state])),
+            Column::Name => self.sort_by_name(),
+            _ => {}
+        }
+        if order.reversed {
+            self.rows.reverse();
+        }
+    }
+
     /// Puts the threads into the order of the names of processes and threads.
-    pub fn sort_by_name(&mut self) {
+    fn sort_by_name(&mut self) {
         self.rows.sort_by(|a, b| {
             let ListedThread { process, pid, name, tid } = &a.thread;
             let other = &b.thread;

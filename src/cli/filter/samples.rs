@@ -7,9 +7,10 @@ use regex::Regex;
 use super::super::output::Output;
 use super::super::time::TimeArgs;
 use super::super::{summary, usage};
-use crate::report::text::{quoted, regex_reason};
+use crate::report::text::quoted;
 use profile::Profile;
 use sys::printed::Stderr;
+use view::query::regex_reason;
 use view::{Condition, Filter, Selector, TagError, TagMatch};
 
 /// The heading of the filters in help.

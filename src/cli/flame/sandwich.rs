@@ -5,9 +5,10 @@ use crate::cli::output::Output;
 use crate::cli::usage;
 use crate::report::colors::Scheme;
 use crate::report::flame::FlameOptions;
-use crate::report::text::{quoted, regex_reason};
+use crate::report::text::quoted;
 use crate::report::{flame, json, sandwich as text, summary as view_summary};
 use view::answer::SandwichBoxesAnswer;
+use view::query::regex_reason;
 use view::{Cut, Sandwich, SandwichBoxes, View, named_frames};
 
 impl DrawArgs {

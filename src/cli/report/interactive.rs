@@ -15,14 +15,13 @@ use super::super::symbol_args::debuginfod_client;
 use super::super::time;
 use super::{Args, DEFAULT_FILE, Plan};
 use crate::report::diff::{file_names, renamed_line};
-use crate::report::terminal::{
-    self, Base, CodeOptions, Opened, Page, Rows, Shown, Start, TextTable, Values,
-};
+use crate::report::terminal::{self, Base, CodeOptions, Opened, Start};
 use code::text::SourcePaths;
 use profile::Profile;
 use symbols::SymbolOptions;
 use sys::printed::{self, Stderr};
-use view::{ColumnRequest, Diff, Granularity, Renamed, Scale, Sort};
+use view::query::{Rows, Shown, Table, Values};
+use view::{Diff, Granularity, Renamed, Scale, Sort};
 
 /// True if an option selects text.
 pub(super) fn selects_text(args: &Args) -> bool {
@@ -70,47 +69,32 @@ pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
 
 fn shown(args: &Args, plan: &Plan) -> Option<Shown> {
     // The interactive views find functions by their names.
-    let is_table = args.view.chosen.is_none() && plan.direction.is_none();
+    let is_table = args.view.option().is_none() && plan.direction.is_none();
     if selects_text(args) || plan.granularity.package && !is_table {
         return None;
     }
-    let has_columns = args.over.is_some() || args.columns.is_given() || has_types(args);
+    let has_columns = has_columns(args);
     if has_columns && !is_table {
         return None;
     }
-    let rows = rows(plan.granularity, &plan.labels).filter(|_| !has_columns);
-    match (args.view.chosen, plan.direction, plan.labels.as_slice()) {
-        (Some("sandwich"), ..) => args.view.argument.clone().map(Shown::Sandwich),
-        (Some("states"), ..) => Some(Shown::States(match plan.order {
-            Sort::Name => Sort::Name.into(),
-            _ => Sort::Total.into(),
-        })),
-        (Some("peek"), ..) => args.view.argument.clone().map(Shown::Peek),
-        (Some(name), ..) => Page::named(name).map(Shown::Text),
+    match (args.view.shown(plan.order), plan.direction, plan.labels.as_slice()) {
+        (Some(shown), ..) => Some(shown),
         (None, Some(direction), []) => Some(Shown::Tree(direction)),
         (None, Some(_), _) => None,
-        (None, None, _) => Some(match rows {
-            Some(rows) => Shown::Table { rows, order: plan.order.into() },
-            None => Shown::TextTable(text_table(args, plan)),
-        }),
+        (None, None, _) => {
+            let rows = rows(plan.granularity, &plan.labels).filter(|_| !has_columns);
+            Some(Shown::Table(match rows {
+                Some(rows) => Table::new(rows, plan.order.into()),
+                None => args.table(plan),
+            }))
+        }
     }
 }
 
-/// True if several sample types are requested.
-fn has_types(args: &Args) -> bool {
-    args.filter.sample_type.as_ref().is_some_and(|kinds| kinds.contains(','))
-}
-
-/// The table that these options select. Its columns follow from the profile.
-fn text_table(args: &Args, plan: &Plan) -> TextTable {
-    TextTable {
-        granularity: plan.granularity,
-        names_packages: args.filter.has_to_name_packages(plan.granularity),
-        labels: plan.labels.clone(),
-        sort: plan.order,
-        columns: ColumnRequest::default(),
-        over: args.over_request(plan),
-    }
+/// True if a table with columns of other sample types, of ratios or of intervals is requested.
+fn has_columns(args: &Args) -> bool {
+    let has_types = args.filter.sample_type.as_ref().is_some_and(|kinds| kinds.contains(','));
+    args.over.is_some() || args.columns.is_given() || has_types
 }
 
 /// Files for the line at the top.
@@ -258,16 +242,19 @@ pub(super) fn run(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCo
     terminal::run(start, move || {
         let OpenedFile { profile, notes } = args.filter.open(&plan.files)?;
         check_labels(&profile, &plan.must_exist)?;
-        let Shown::TextTable(mut table) = first else {
-            let type_index = args.filter.type_index(&profile)?;
-            return Ok(Opened { profile, base: None, shown: None, type_index, notes });
+        let mut table = match first {
+            Shown::Table(table) if has_columns(&args) || !table.is_plain() => table,
+            _ => {
+                let type_index = args.filter.type_index(&profile)?;
+                return Ok(Opened { profile, base: None, shown: None, type_index, notes });
+            }
         };
         if table.over.is_some() {
             time::check("--over", &profile)?;
         }
         table.columns = args.columns.request(&profile, args.filter.type_indices(&profile)?)?;
         let type_index = table.columns.types[0];
-        let shown = Some(Shown::TextTable(table));
+        let shown = Some(Shown::Table(table));
         Ok(Opened { profile, base: None, shown, type_index, notes })
     })
 }

@@ -12,12 +12,13 @@ use super::recorder::{Message, Recorder};
 use crate::cli::record;
 use crate::cli::sort::{Grouping, check_labels};
 use crate::cli::time::TimeArgs;
-use crate::report::views::{self, OutputFormat, Request};
+use crate::report::answer::{self, OutputFormat};
 use crate::sampler::Recording;
 use profile::{LiveWindow, Profile};
 use symbols::SymbolOptions;
 use sys::printed;
-use view::{ColumnRequest, View};
+use view::query::{Groups, Query, Rows, Shown, Table};
+use view::{Answer, Cancel};
 
 /// Longest wait for names before a table is printed without them: for the first, and for others.
 const FIRST_WAIT: Duration = Duration::from_secs(20);
@@ -116,25 +117,23 @@ fn print(
         }
         writeln!(out, "{}", header(keeper, &profile))?;
     }
-    let request = Request {
-        format: if args.json { OutputFormat::Json } else { OutputFormat::Text },
-        argument: None,
-        direction: None,
+    let format = if args.json { OutputFormat::Json } else { OutputFormat::Text };
+    let groups = Groups {
         granularity: grouping.granularity,
-        labels: &grouping.labels,
-        order: grouping.order.into(),
-        children: true,
-        rows: args.nodecount,
-        min_percent: None,
-        columns: ColumnRequest::default(),
-        over: None,
-        file: None,
+        names_packages: false,
+        labels: grouping.labels.clone(),
     };
-    let mut view = View::new(&profile, type_index, request.granularity);
+    let shown = Shown::Table(Table::new(Rows::from(groups), grouping.order.into()));
+    let mut limits = format.limits(&shown);
+    limits.rows = args.nodecount.unwrap_or(limits.rows);
+    let query = Query { type_index, limits, ..Query::new(shown) };
+    let view = query.view(&profile, &Cancel::default());
     if view.kept_total == 0 && !args.json {
         writeln!(out, "{}", crate::cli::report::nothing_to_show(&view, &TimeArgs::default()))?;
     } else {
-        (views::find(None, &request).write)(&request, &mut view, &mut out)?;
+        let answer = Answer::new(view, &query);
+        let answer = answer.map_err(|error| anyhow::anyhow!(answer::reason(&error)))?;
+        answer::write(&mut out, &answer, &query, format, None)?;
     }
     out.flush()?;
     Ok(())

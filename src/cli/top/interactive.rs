@@ -14,14 +14,13 @@ use crate::cli::record;
 use crate::cli::report::interactive::rows;
 use crate::cli::sort::Grouping;
 use crate::cli::target::TargetArgs;
-use crate::report::terminal::{
-    self, Control, LiveSource, LiveStatus, Opened, Shown, Start, Update,
-};
+use crate::report::terminal::{self, Control, LiveSource, LiveStatus, Opened, Start, Update};
 use crate::sampler::{LivePart, Recording};
 use profile::{LiveWindow, NameRequest};
 use symbols::SymbolOptions;
 use sys::os;
 use sys::printed::Stderr;
+use view::query::{Shown, Table};
 
 /// Longest wait for the end of the recording after that of the views.
 const END: Duration = Duration::from_secs(2);
@@ -33,7 +32,7 @@ const NAMES: Duration = Duration::from_millis(1500);
 pub fn shown(grouping: &Grouping) -> Option<Shown> {
     let Grouping { granularity, order, labels, .. } = grouping;
     let rows = rows(*granularity, labels)?;
-    Some(Shown::Table { rows, order: (*order).into() })
+    Some(Shown::Table(Table::new(rows, (*order).into())))
 }
 
 /// Shows the views until the user ends them.

@@ -10,13 +10,13 @@ use super::live::{Control, LiveStatus};
 use super::menu::Menu;
 use super::model::Model;
 use super::page::{Body, PageState, release};
-use super::query::{Order, Page, Query, Rows, Shown, ShownSource};
 use super::run::Start;
 use super::search::{Search, Way};
 use super::target::Target;
 use super::theme::Theme;
 use profile::{Profile, label};
 use view::Direction;
+use view::query::{Order, Query, Rows, Shown, ShownSource};
 
 mod filters;
 mod menus;
@@ -33,7 +33,7 @@ pub use typing::{Prompt, Purpose};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Compute the model of this query, and return it to [`App::computed`] with this number.
-    Compute(u64, Query),
+    Compute(u64, Box<Query>),
     /// Nothing that is being computed is waited for any longer.
     Cancel,
     /// Write the current page to this file, and return the message to [`App::show_message`].
@@ -136,7 +136,7 @@ impl App {
         }
         self.jobs += 1;
         self.job = Some(self.jobs);
-        vec![Command::Compute(self.jobs, self.page().query.clone())]
+        vec![Command::Compute(self.jobs, Box::new(self.page().query.clone()))]
     }
 
     /// The current page.
@@ -170,7 +170,7 @@ impl App {
         }
         self.jobs += 1;
         self.job = Some(self.jobs);
-        vec![Command::Compute(self.jobs, self.page().query.clone())]
+        vec![Command::Compute(self.jobs, Box::new(self.page().query.clone()))]
     }
 
     /// A computation has ended. Its result is dropped if it is no longer waited for.
@@ -379,9 +379,11 @@ impl App {
                 Some(_) => self.show(Shown::diff(Rows::Functions)),
                 None => self.refuse("nothing to compare with: prof diff BASE FILE"),
             },
-            ViewKey::Coverage => self.show(Shown::Text(Page::Coverage)),
-            ViewKey::Quality => self.show(Shown::Text(Page::Quality)),
-            ViewKey::Header => self.show(Shown::Text(Page::Header)),
+            ViewKey::Coverage => self.show(Shown::Coverage),
+            ViewKey::Quality => {
+                self.show(Shown::Quality(Order::by(view::query::Column::SelfValue)))
+            }
+            ViewKey::Header => self.show(Shown::Header),
         }
     }
 
@@ -398,9 +400,9 @@ impl App {
             kind.is_some_and(|kind| profile.str(kind) == "threads")
         };
         if self.profile.as_ref().is_some_and(kind) {
-            return self.show(Shown::Text(Page::Threads));
+            return self.show(Shown::Threads);
         }
-        self.show(Shown::States(Order::by(super::query::Column::Total)))
+        self.show(Shown::States(Order::by(view::query::Column::Total)))
     }
 
     /// The source of the selected function, or of the selected file. In source, instructions are

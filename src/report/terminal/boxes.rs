@@ -218,10 +218,10 @@ mod tests {
     use std::cell::Cell;
 
     use super::super::model::{Context, compute};
-    use super::super::query::{Query, Shown};
     use super::*;
     use profile::{Builder, LabelSetId, Profile};
     use view::Direction;
+    use view::query::{Query, Shown};
     use view::testing::answers;
 
     #[test]

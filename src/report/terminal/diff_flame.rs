@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::boxes::NamedTree;
-use super::query::AddedFilter;
 use crate::report::diff::frame_name;
 use crate::report::flame_diff::{DISAPPEARED, LEAST_CHANGE, details};
+use view::query::AddedFilter;
 use view::{BoxTree, Diff, DiffBox, DiffBoxes, DiffFrame, DiffName, Tree};
 
 /// The direction of a change.
@@ -130,9 +130,9 @@ mod tests {
     use super::super::boxes::{CellBox, CellRows, Zoomed};
     use super::super::difference::Base;
     use super::super::model::{Context, Model, compute};
-    use super::super::query::{Query, Shown};
     use super::*;
     use profile::{Builder, Column, LabelSetId, Profile};
+    use view::query::{Query, Shown};
 
     fn profile(stacks: &[(&str, i64)]) -> Arc<Profile> {
         let mut builder = Builder::new(&[("cpu", "nanoseconds")]);

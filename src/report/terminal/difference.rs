@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::filtered::Part;
 use super::model::Context;
-use super::query::{AddedFilter, Column, Order, Query, Rows, Shown, Values};
 use crate::report::diff::{frame_name, unit_error};
 use profile::Profile;
+use view::query::{AddedFilter, Column, Order, Query, Rows, Shown, Values};
 use view::{
     Cancel, Change, Diff, DiffBoxes, DiffFrame, DiffName, DiffOptions, DiffRow, DiffTree,
     Direction, Granularity, Renamed, Scale, Siblings, Sort, View,
@@ -126,7 +126,7 @@ impl Difference {
         let sides = Sides::new(context, query)?;
         let views = sides.views(query.shown.granularity());
         let (before, after) = views.split_at(sides.before);
-        let labels = rows.labels();
+        let labels = rows.labels().to_vec();
         let sort = match query.shown {
             Shown::Diff { values: Values::Total, .. } => Sort::Total,
             _ => Sort::SelfValue,
@@ -180,12 +180,14 @@ impl Difference {
             Rows::Label(key) => format!("[no {key}]"),
             Rows::Binaries if frame.binary.is_empty() => "[unknown]".to_owned(),
             Rows::Binaries => frame.binary.to_string(),
-            Rows::Functions | Rows::Lines | Rows::Files | Rows::Packages => match frame.kind {
-                DiffName::Unnamed if !frame.binary.is_empty() => {
-                    format!("{} of {}", frame_name(frame), frame.binary)
+            Rows::Functions | Rows::Lines | Rows::Files | Rows::Packages | Rows::Groups(_) => {
+                match frame.kind {
+                    DiffName::Unnamed if !frame.binary.is_empty() => {
+                        format!("{} of {}", frame_name(frame), frame.binary)
+                    }
+                    _ => frame_name(frame),
                 }
-                _ => frame_name(frame),
-            },
+            }
         }
     }
 

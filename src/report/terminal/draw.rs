@@ -8,9 +8,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::app::{App, Prompt, Purpose};
 use super::keys;
 use super::model::Model;
-use super::query::{AddedFilter, Query, Shown, ShownSource};
 use super::theme::Theme;
 use crate::report::diff::value;
+use view::query::{AddedFilter, Query, Shown, ShownSource};
 
 mod code;
 mod diff;
@@ -187,8 +187,10 @@ fn draw_filters(app: &App, area: Rect, out: &mut Buffer) {
 
 /// Keys of the line at the bottom: the five that matter most to a page.
 fn hints(query: &Query) -> &'static str {
-    match query.shown {
-        Shown::Table { .. } => "Enter menu  a source  + focus  / search  ? help",
+    match &query.shown {
+        Shown::Table(table) if table.is_plain() => {
+            "Enter menu  a source  + focus  / search  ? help"
+        }
         Shown::Tree(_) => "Enter expand  m menu  + focus  / search  ? help",
         Shown::Flame(_) => "Enter zoom  Esc out  m menu  / search  ? help",
         Shown::Sandwich(_) => "Enter expand  a source  m menu  / search  ? help",
@@ -199,9 +201,12 @@ fn hints(query: &Query) -> &'static str {
         Shown::States(_) => "Enter menu  > sort  + focus  / search  ? help",
         Shown::Diff { .. } => "o totals  F flame graph  > sort  / search  ? help",
         Shown::DiffFlame => "Enter zoom  Esc out  D table  / search  ? help",
-        Shown::Peek(_) | Shown::TextTable(_) | Shown::Text(_) => {
-            "f functions  t tree  [ back  / search  ? help"
-        }
+        Shown::Table(_)
+        | Shown::Peek(_)
+        | Shown::Coverage
+        | Shown::Quality(_)
+        | Shown::Header
+        | Shown::Threads => "f functions  t tree  [ back  / search  ? help",
     }
 }
 

@@ -6,18 +6,17 @@ use std::sync::Arc;
 
 use super::difference::{Difference, FlameDifference};
 use super::model::Context;
-use super::query::{Query, Shown, ShownFlame};
-use super::{new_file, sandwich, source, written};
+use super::{new_file, source, written};
+use crate::report::answer::OutputFormat;
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
-use crate::report::views::OutputFormat;
 use crate::report::{dot, flame_diff, graphviz, json, sandwich as sandwich_text, summary};
 use profile::Profile;
-use regex::Regex;
 use view::answer::{BoxesAnswer, DiffAnswer, DiffBoxesAnswer};
+use view::query::{Query, Shown, ShownFlame};
 use view::{
     Cut, Direction, Granularity, Graph, NodeOrder, Sandwich, Siblings, Tree, Trim, View,
-    matching_frames,
+    named_frames,
 };
 
 /// Width below which boxes of a flame graph are left out, in percent: that of `prof flame`.
@@ -91,8 +90,7 @@ fn write_sandwich(
 ) -> io::Result<()> {
     let mut view = View::new(part, query.type_index, Granularity::FUNCTION);
     view.leave_out_negative();
-    let regex = Regex::new(&sandwich::pattern(part, name)).map_err(io::Error::other)?;
-    let functions = matching_frames(&view, &regex);
+    let functions = named_frames(&view, name).map_err(io::Error::other)?;
     let model = Sandwich::new(&view, &functions, Cut::Width(MIN_WIDTH));
     let title = format!("Sandwich of {}", sandwich_text::names(&view, &functions));
     let subtitle = sandwich_text::totals(&view, &model);
@@ -136,7 +134,7 @@ fn write_json(
     match &query.shown {
         Shown::Diff { rows, .. } => {
             let found = Difference::new(context, query, rows).map_err(io::Error::other)?;
-            let (granularity, labels) = (rows.granularity(), rows.labels());
+            let (granularity, labels) = (rows.granularity(), rows.labels().to_vec());
             let answer = DiffAnswer::new(&found.diff, &found.files, granularity, &labels, 0);
             json::write(out, &answer)
         }

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::query::AddedFilter;
 use profile::Profile;
+use view::query::AddedFilter;
 use view::{Cancel, Filter};
 
 /// Results that are kept although no page has them: those of the last queries.

@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, Move};
 use super::keys::Action;
-use super::query::Query;
+use view::query::Query;
 
 /// What a line of a menu does.
 #[derive(Clone, Debug, PartialEq)]

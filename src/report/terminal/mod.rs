@@ -21,7 +21,6 @@ mod new_file;
 mod outline;
 mod page;
 mod place;
-mod query;
 mod run;
 mod sandwich;
 mod screen;
@@ -33,6 +32,5 @@ mod written;
 
 pub use difference::Base;
 pub use live::{Control, LiveSource, LiveStatus, Update};
-pub use query::{AddedFilter, Page, Rows, Shown, TextTable, Values};
 pub use run::{Opened, Start, run, run_live};
 pub use source::CodeOptions;

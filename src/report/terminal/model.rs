@@ -9,15 +9,17 @@ use super::boxes::NamedTree;
 use super::diff_flame::DiffFlame;
 use super::difference::{Base, Difference, FlameDifference};
 use super::filtered::{FilterCache, Part};
-use super::query::{AddedFilter, Order, Query, Rows, Shown};
 use super::sandwich;
 use super::source::{Code, CodeOptions};
 use super::written::render;
-use crate::report::{states, units};
+use crate::report::{answer, states, units};
 use profile::{LabelValue, Profile};
+use view::query::{
+    AddedFilter, Limits, Query, QueryError, Rows, Shown, ShownFlame, Wanted, regex_reason,
+};
 use view::{
-    Cancel, Cut, Diff, Direction, Frame, Frames, Ordered, Row, Siblings, ThreadRow, ThreadStates,
-    Top, TopOptions, Tree, View, label_text,
+    Answer, Cancel, Cut, Diff, Frame, Frames, Ordered, Row, Siblings, TableModel, ThreadRow,
+    ThreadStates, Tree, View, label_text,
 };
 
 /// The profiles and files that pages are computed from.
@@ -52,22 +54,14 @@ impl Context {
         if self.cancel.is_canceled() { Err("canceled".to_owned()) } else { Ok(()) }
     }
 
-    /// The view of a query's sample type, at the granularity of its page.
-    pub fn view<'p>(&self, profile: &'p Profile, query: &Query) -> View<'p> {
-        let Query { type_index, shown, .. } = query;
-        let mut view = View::cancelable(profile, *type_index, shown.granularity(), &self.cancel);
-        view.collapse_recursion = query.collapses_recursion;
-        view
-    }
-
     /// The part of the profile that passes the filters of a query.
     pub fn filtered(&self, query: &Query) -> Result<Part, String> {
         self.part_of(&self.profile, query)
     }
 
-    /// Start of the part that a query selects by time, in microseconds since that of the recording.
-    pub fn start(&self, query: &Query) -> u64 {
-        let time = query.filters.iter().find(|added| added.is_time());
+    /// Start of the part that filters select by time, in microseconds since that of the recording.
+    pub fn start(&self, filters: &[AddedFilter]) -> u64 {
+        let time = filters.iter().find(|added| added.is_time());
         let range = time.and_then(|added| added.filter().ok()?.time);
         range.map_or(0, |range| range.start(&self.profile))
     }
@@ -165,7 +159,9 @@ impl Table {
         let frame = self.facts.frame(row.frame);
         match &self.kind {
             // Code without a file has the name of its binary.
-            Rows::Functions | Rows::Files | Rows::Packages => frame.display(profile),
+            Rows::Functions | Rows::Files | Rows::Packages | Rows::Groups(_) => {
+                frame.display(profile)
+            }
             Rows::Lines => {
                 let name = frame.display(profile);
                 match frame.place(profile) {
@@ -290,10 +286,10 @@ impl Model {
 
 /// Computes a page. Fails with one line.
 pub fn compute(context: &Context, query: &Query) -> Result<Model, String> {
-    let model = compute_until(context, query)?;
-    // It is incomplete otherwise.
+    let model = compute_until(context, query);
+    // It is incomplete otherwise, and so is what it was computed from.
     context.check()?;
-    Ok(model)
+    model
 }
 
 fn compute_until(context: &Context, query: &Query) -> Result<Model, String> {
@@ -314,54 +310,77 @@ fn compute_until(context: &Context, query: &Query) -> Result<Model, String> {
 /// Computes a page of the samples that pass its filters.
 fn compute_of(context: &Context, query: &Query, part: &Part) -> Result<Model, String> {
     context.check()?;
-    let part = &match query.shown {
-        Shown::Table { rows: Rows::Packages, .. } => {
-            let mut profile = Profile::clone(&part.profile);
-            view::name_packages(&mut profile);
-            Part { profile: Arc::new(profile), ..part.clone() }
+    match &query.shown {
+        Shown::Table(table) if table.is_plain() => answered(context, query, part),
+        Shown::Tree(_) | Shown::Flame(_) | Shown::Sandwich(_) | Shown::States(_) => {
+            answered(context, query, part)
         }
-        _ => part.clone(),
-    };
-    let mut view = context.view(&part.profile, query);
-    if matches!(query.shown, Shown::Flame(_)) {
-        view.leave_out_negative();
-    }
-    context.check()?;
-    Ok(match &query.shown {
-        Shown::Table { rows, order } => table(part, view, rows, *order),
-        Shown::Tree(direction) => graph(part, view, *direction, Siblings::LeftHeavy),
-        Shown::Flame(flame) => graph(part, view, flame.direction, flame.siblings),
-        Shown::Sandwich(name) => Model::Graph(sandwich::graph(part, view, name)?),
-        Shown::Source(source) => Model::Code(Code::new(context, part, view, source)?),
-        Shown::States(order) => Model::States(thread_table(part, view, *order)),
-        Shown::Diff { .. }
-        | Shown::DiffFlame
-        | Shown::Peek(_)
-        | Shown::TextTable(_)
-        | Shown::Text(_) => {
+        Shown::Source(source) => {
+            let view = query.view(&part.profile, &context.cancel);
+            Ok(Model::Code(Code::new(context, part, view, source)?))
+        }
+        _ => {
             let mut lines: Vec<String> =
                 part.unmatched.iter().map(AddedFilter::unmatched).collect();
             lines.extend(render(context, &part.profile, query)?);
-            Model::Text(lines)
+            Ok(Model::Text(lines))
         }
+    }
+}
+
+/// Computes a page that is drawn from the answer to its query.
+fn answered(context: &Context, query: &Query, part: &Part) -> Result<Model, String> {
+    let cut = match query.shown {
+        Shown::Table(_) | Shown::States(_) => Cut::Nothing,
+        _ => cut(&part.profile),
+    };
+    let query = &Query { limits: Limits { cut, ..Limits::NONE }, ..query.clone() };
+    let part = &named(part, &query.shown);
+    let Answer { view, model } =
+        view::answer(&part.profile, query, &context.cancel).map_err(|error| reason(&error))?;
+    context.check()?;
+    Ok(match model {
+        view::Model::Table(TableModel { top, .. }) => {
+            let kind = query.shown.rows().cloned().unwrap_or(Rows::Functions);
+            let facts = Facts::new(part, view);
+            Model::Table(Table { facts, rows: top.rows, groups: top.groups, kind })
+        }
+        view::Model::Tree(tree) => {
+            let siblings = match query.shown {
+                Shown::Flame(ShownFlame { siblings, .. }) => siblings,
+                _ => Siblings::LeftHeavy,
+            };
+            let ordered =
+                Ordered::cancelable(&tree, &view.frames, &part.profile, siblings, &view.cancel);
+            Model::Graph(Graph { facts: Facts::new(part, view), tree, ordered, callers_end: 0 })
+        }
+        view::Model::Sandwich(found) => Model::Graph(sandwich::graph(part, view, &found)),
+        view::Model::States(ThreadStates { rows, has_states }, _) => {
+            Model::States(ThreadTable { facts: Facts::new(part, view), rows, has_states })
+        }
+        _ => return Err("this page is text".to_owned()),
     })
 }
 
-fn table(part: &Part, view: View<'_>, rows: &Rows, order: Order) -> Model {
-    let options = TopOptions { sort: order.sort(), labels: rows.labels(), ..TopOptions::default() };
-    let mut top = Top::new(&view, &options);
-    if order.reversed {
-        top.rows.reverse();
+/// The part with the names that its rows need.
+fn named(part: &Part, shown: &Shown) -> Part {
+    if !shown.rows().is_some_and(Rows::names_packages) {
+        return part.clone();
     }
-    let facts = Facts::new(part, view);
-    Model::Table(Table { facts, rows: top.rows, groups: top.groups, kind: rows.clone() })
+    let mut profile = Profile::clone(&part.profile);
+    view::name_packages(&mut profile);
+    Part { profile: Arc::new(profile), ..part.clone() }
 }
 
-fn thread_table(part: &Part, view: View<'_>, order: Order) -> ThreadTable {
-    let mut threads = ThreadStates::new(&view);
-    states::sort(&mut threads, order);
-    let ThreadStates { rows, has_states } = threads;
-    ThreadTable { facts: Facts::new(part, view), rows, has_states }
+/// The reason why a page has no answer.
+pub fn reason(error: &QueryError) -> String {
+    match error {
+        QueryError::NoFunction(Wanted::Sandwich(name)) => {
+            format!("no sample that passes the filters has {name}")
+        }
+        QueryError::NoRegex(Wanted::Sandwich(_), error) => regex_reason(error),
+        error => answer::reason(error),
+    }
 }
 
 /// Frames of all stacks above which trees have no branches that are too small to be seen.
@@ -376,13 +395,6 @@ pub fn cut(profile: &Profile) -> Cut {
     } else {
         Cut::Percent(SMALL_BRANCH)
     }
-}
-
-fn graph(part: &Part, mut view: View<'_>, direction: Direction, siblings: Siblings) -> Model {
-    let profile = &part.profile;
-    let tree = Tree::new(&mut view, direction, &[], cut(profile));
-    let ordered = Ordered::cancelable(&tree, &view.frames, profile, siblings, &view.cancel);
-    Model::Graph(Graph { facts: Facts::new(part, view), tree, ordered, callers_end: 0 })
 }
 
 #[cfg(test)]

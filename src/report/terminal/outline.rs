@@ -145,9 +145,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::model::{Context, Model, compute};
-    use super::super::query::{Query, Shown};
     use super::*;
     use view::Direction;
+    use view::query::{Query, Shown};
     use view::testing::answers;
 
     fn graph() -> Graph {

@@ -10,8 +10,8 @@ use super::cursor::{Cursor, Move};
 use super::model::Model;
 use super::outline::Outline;
 use super::place::Place;
-use super::query::{Query, Shown, ShownFlame};
 use super::source::Content;
+use view::query::{Query, Shown, ShownFlame};
 use view::{BoxTree, Direction, Tree};
 
 /// A page.

@@ -24,13 +24,13 @@ use super::keys::{self, Action};
 use super::live::{Control, LiveSource, LiveStatus, Update};
 use super::model::{self, Context, Model};
 use super::page::Body;
-use super::query::{AddedFilter, Shown};
 use super::screen::Screen;
 use super::source::CodeOptions;
 use super::theme::Theme;
 use super::{draw, export, screen};
 use profile::Profile;
 use view::Cancel;
+use view::query::{AddedFilter, Shown};
 
 /// Time between two pictures of the spinner.
 const TICK: Duration = Duration::from_millis(100);

@@ -1,32 +1,15 @@
 //! The sandwich of a function as one tree: chains of callers first, then what it calls.
 
 use super::filtered::Part;
-use super::model::{Facts, Graph, cut};
-use super::query::exactly;
-use crate::report::text::regex_reason;
-use profile::Profile;
-use regex::Regex;
-use view::{Node, Ordered, Sandwich, Siblings, Tree, View, matching_frames};
-
-/// A regular expression for the functions with this name. The user may have given an expression,
-/// which is no text of the profile.
-pub fn pattern(profile: &Profile, name: &str) -> String {
-    match profile.strings.find(name) {
-        Some(_) => exactly(name),
-        None => name.to_owned(),
-    }
-}
+use super::model::{Facts, Graph};
+use view::{Node, Ordered, SandwichModel, Siblings, Tree, View};
 
 /// The tree. Its root has two children, both of which are the function: below the first are its
-/// callers, below the second its callees. Fails if the profile has no such function.
-pub fn graph(part: &Part, view: View<'_>, name: &str) -> Result<Graph, String> {
+/// callers, below the second its callees.
+pub fn graph(part: &Part, view: View<'_>, found: &SandwichModel) -> Graph {
     let profile = &*part.profile;
-    let regex = Regex::new(&pattern(profile, name)).map_err(|error| regex_reason(&error))?;
-    let functions = matching_frames(&view, &regex);
-    let Some(&function) = functions.first() else {
-        return Err(format!("no sample that passes the filters has {name}"));
-    };
-    let sandwich = Sandwich::new(&view, &functions, cut(profile));
+    let SandwichModel { functions, sandwich } = found;
+    let function = functions.first().copied().unwrap_or(view.frames.no_stack);
     let root = Node { parent: 0, frame: 0, self_value: 0, total: sandwich.total };
     let mut nodes = vec![root];
     let mut callers_end = 0;
@@ -56,7 +39,7 @@ pub fn graph(part: &Part, view: View<'_>, name: &str) -> Result<Graph, String> {
     let tree = Tree { nodes, left_out, beyond_limit, direction, states: Vec::new() };
     let ordered =
         Ordered::cancelable(&tree, &view.frames, profile, Siblings::LeftHeavy, &view.cancel);
-    Ok(Graph { facts: Facts::new(part, view), tree, ordered, callers_end })
+    Graph { facts: Facts::new(part, view), tree, ordered, callers_end }
 }
 
 #[cfg(test)]
@@ -64,13 +47,17 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use view::Granularity;
+    use profile::Profile;
+    use view::query::{Query, Shown};
     use view::testing::{answers, processes};
+    use view::{Answer, Cancel, Model};
 
     fn drawn(profile: Profile, name: &str) -> Vec<String> {
         let profile = Arc::new(profile);
-        let view = View::new(&profile, 0, Granularity::FUNCTION);
-        let graph = graph(&Part::whole(&profile), view, name).unwrap();
+        let query = Query::new(Shown::Sandwich(name.to_owned()));
+        let Answer { view, model } = view::answer(&profile, &query, &Cancel::default()).unwrap();
+        let Model::Sandwich(found) = model else { panic!("no sandwich") };
+        let graph = graph(&Part::whole(&profile), view, &found);
         let line = |&node: &u32| {
             let Node { parent, frame, total, .. } = *graph.tree.node(node);
             let side = if graph.is_caller(node) { '^' } else { 'v' };
@@ -93,12 +80,5 @@ mod tests {
         let sections = found.iter().filter(|line| line.ends_with(" on 0")).collect::<Vec<_>>();
         assert_eq!(sections, ["^foo1 14 on 0", "vfoo1 14 on 0"], "{found:?}");
         assert_eq!(found.iter().filter(|line| line.starts_with("vbar 5")).count(), 2);
-    }
-
-    #[test]
-    fn a_function_that_is_not_there_is_an_error() {
-        let profile = Arc::new(answers());
-        let view = View::new(&profile, 0, Granularity::FUNCTION);
-        assert!(graph(&Part::whole(&profile), view, "nothing").is_err());
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use regex::{Regex, RegexBuilder};
 
-use super::query::one_line;
+use view::query::regex_reason;
 
 /// Time that is searched before keys are read again.
 const STEP: Duration = Duration::from_millis(10);
@@ -48,7 +48,7 @@ pub fn pattern(text: &str) -> Result<Regex, String> {
         .case_insensitive(ignores_case)
         .size_limit(1 << 20)
         .build()
-        .map_err(|error| one_line(&error))
+        .map_err(|error| regex_reason(&error))
 }
 
 impl Search {

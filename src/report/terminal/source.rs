@@ -4,13 +4,13 @@ use std::io::{self, Write};
 
 use super::filtered::Part;
 use super::model::{Context, Facts};
-use super::query::ShownSource;
 use crate::report::annotate::{
     self, Annotated, Lookup, Section, SectionKind, all_instructions, assembly_sections, head_notes,
     source_rows, write_section,
 };
 use code::text::{SourcePaths, SourceText};
 use symbols::SymbolOptions;
+use view::query::ShownSource;
 use view::source::{Listing, Selection, Source, SourceLine, Unit};
 use view::{Name, View};
 
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
     use crate::report::terminal::model::{Model, compute};
-    use crate::report::terminal::query::{Query, Shown};
+    use view::query::{Query, Shown};
     use view::testing::{answers, frames_profile};
 
     fn rows(context: &Context, name: &str, assembly: bool) -> Result<Code, String> {

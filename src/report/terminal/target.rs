@@ -4,8 +4,8 @@
 use super::difference::Difference;
 use super::model::{Model, Table, ThreadTable};
 use super::page::PageState;
-use super::query::{AddedFilter, Rows, Shown, ShownSource, exactly};
 use profile::{LabelValue, Profile, StrId, label};
+use view::query::{AddedFilter, Rows, Shown, ShownSource, exactly};
 use view::{Condition, Frame, Name, Tree, base_name, is_run_time};
 
 /// A label's value.
@@ -140,7 +140,7 @@ impl Target {
             }
             Rows::Files => Target { file: text(&frame.name), ..Target::default() },
             Rows::Binaries => Target { binary: text(&frame.binary), ..Target::default() },
-            Rows::Functions | Rows::Lines | Rows::Packages => Target {
+            Rows::Functions | Rows::Lines | Rows::Packages | Rows::Groups(_) => Target {
                 function: found.function(row).map(str::to_owned),
                 binary: text(&frame.binary),
                 ..Target::default()
@@ -254,8 +254,8 @@ mod tests {
 
     use super::super::model::{Context, compute};
     use super::super::page::Body;
-    use super::super::query::Query;
     use super::*;
+    use view::query::Query;
     use view::testing::{answers, processes, snapshot};
 
     /// The first row of a page.

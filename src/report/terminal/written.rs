@@ -4,16 +4,14 @@ use std::borrow::Cow;
 use std::io;
 
 use super::difference::Difference;
-use super::model::Context;
-use super::query::{Page, Query, Rows, Shown, ShownFlame};
-use super::{sandwich, source};
+use super::model::{Context, reason};
+use super::source;
+use crate::report::answer::{self, OutputFormat};
 use crate::report::diff::{DiffLayout, lines as diff_lines};
-use crate::report::over::OverRequest;
-use crate::report::views::{self, OutputFormat, Request};
-use crate::report::{json, summary, text, threads};
+use crate::report::summary;
 use profile::Profile;
-use view::answer::{HeaderAnswer, ThreadsAnswer};
-use view::{Cancel, Granularity, Threads, View};
+use view::Granularity;
+use view::query::{Limits, Query, Rows, Shown, ShownFlame, Table};
 
 /// The lines of a file: what the profile is, its filters, and the lines of the page.
 pub fn with_summary(context: &Context, query: &Query) -> Result<Vec<String>, String> {
@@ -23,7 +21,8 @@ pub fn with_summary(context: &Context, query: &Query) -> Result<Vec<String>, Str
         return Ok(lines);
     }
     let part = context.filtered(query)?;
-    let mut all = summary::lines(&context.view(&part.profile, query));
+    let text = as_text(context, query, OutputFormat::Text);
+    let mut all = summary::lines(&text.view(&part.profile, &context.cancel));
     let filters: Vec<String> = query.filters.iter().map(|added| added.text()).collect();
     if !filters.is_empty() {
         all.push(format!("Filters: {}", filters.join("  ")));
@@ -47,7 +46,7 @@ pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String>
             let layout = DiffLayout {
                 files: difference.files.clone(),
                 granularity: rows.granularity(),
-                labels: rows.labels(),
+                labels: rows.labels().to_vec(),
                 children: true,
                 rows: 0,
             };
@@ -56,7 +55,7 @@ pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String>
         }
         Shown::Source(shown) => {
             let part = context.filtered(query)?;
-            let view = context.view(&part.profile, query);
+            let view = query.view(&part.profile, &context.cancel);
             source::text(context, &view, shown)
         }
         _ => render(context, &context.filtered(query)?.profile, query),
@@ -72,29 +71,6 @@ pub fn render(context: &Context, profile: &Profile, query: &Query) -> Result<Vec
     Ok(text.lines().map(|line| sys::printed::line(line).into_owned()).collect())
 }
 
-/// Writes the threads of a snapshot with their stacks.
-fn write_threads(
-    cancel: &Cancel,
-    profile: &Profile,
-    query: &Query,
-    format: OutputFormat,
-    out: &mut Vec<u8>,
-) -> io::Result<()> {
-    // As prof threads.
-    let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
-    let view = |granularity| View::cancelable(profile, query.type_index, granularity, cancel);
-    match format {
-        OutputFormat::Json => {
-            let view = view(each);
-            json::write(out, &ThreadsAnswer::new(&view, &Threads::by_stack(&view)))
-        }
-        OutputFormat::Text => {
-            let view = view(query.shown.granularity());
-            threads::write(out, &view, &Threads::by_stack(&view))
-        }
-    }
-}
-
 /// Writes a page of what passes the filters, as `prof report` does.
 pub fn write(
     context: &Context,
@@ -103,68 +79,33 @@ pub fn write(
     format: OutputFormat,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let cancel = &context.cancel;
-    let granularity = query.shown.granularity();
-    let labels = query.shown.labels();
-    let (mut columns, mut over) = (view::ColumnRequest::default(), None);
     let mut profile = Cow::Borrowed(profile);
-    if let Shown::Table { rows: Rows::Packages, .. } = &query.shown {
+    if query.shown.rows().is_some_and(Rows::names_packages) {
         view::name_packages(profile.to_mut());
     }
-    if let Shown::TextTable(table) = &query.shown {
-        columns = table.columns(query.type_index);
-        // Times are relative to the beginning of the selected part.
-        over = table.over.map(|over| OverRequest { from: context.start(query), ..over });
-        if table.names_packages {
-            view::name_packages(profile.to_mut());
+    let query = &as_text(context, query, format);
+    let answer = view::answer(&profile, query, &context.cancel);
+    let answer = answer.map_err(|error| io::Error::other(reason(&error)))?;
+    answer::write(out, &answer, query, format, None)
+}
+
+/// The query of `prof report` for a page.
+fn as_text(context: &Context, query: &Query, format: OutputFormat) -> Query {
+    let mut query = query.clone();
+    match &mut query.shown {
+        Shown::Table(Table { over: Some(intervals), .. }) => {
+            intervals.most = format.most_intervals();
+            // Times are relative to the beginning of the selected part.
+            intervals.from = context.start(&query.filters);
         }
+        Shown::Flame(ShownFlame { direction, .. }) => query.shown = Shown::Tree(*direction),
+        // As prof threads.
+        Shown::Threads if format == OutputFormat::Json => {
+            let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
+            query.granularity = Some(each);
+        }
+        _ => {}
     }
-    let profile = &*profile;
-    let mut argument = None;
-    let (name, direction) = match &query.shown {
-        Shown::Tree(direction) | Shown::Flame(ShownFlame { direction, .. }) => {
-            (None, Some(*direction))
-        }
-        Shown::Sandwich(function) => {
-            argument = Some(sandwich::pattern(profile, function));
-            (Some("sandwich"), None)
-        }
-        Shown::Peek(regex) => {
-            argument = Some(regex.clone());
-            (Some("peek"), None)
-        }
-        Shown::States(_) => (Some("states"), None),
-        Shown::Text(Page::Header) => {
-            let view = View::cancelable(profile, query.type_index, granularity, cancel);
-            return match format {
-                OutputFormat::Json => json::write(out, &HeaderAnswer::new(&view)),
-                OutputFormat::Text => text::write_header(out, profile),
-            };
-        }
-        Shown::Text(Page::Threads) => {
-            return write_threads(cancel, profile, query, format, out);
-        }
-        Shown::Text(page) => (Some(page.name()), None),
-        Shown::Table { .. }
-        | Shown::TextTable(_)
-        | Shown::Source(_)
-        | Shown::Diff { .. }
-        | Shown::DiffFlame => (None, None),
-    };
-    let request = Request {
-        format,
-        direction,
-        granularity,
-        labels: &labels,
-        order: query.shown.order().unwrap_or_else(|| query.shown.sort().into()),
-        children: true,
-        rows: Some(0),
-        min_percent: None,
-        columns,
-        over,
-        argument: argument.as_deref(),
-        file: None,
-    };
-    let mut view = context.view(profile, query);
-    (views::find(name, &request).write)(&request, &mut view, out)
+    query.limits = Limits { rows: 0, ..format.limits(&query.shown) };
+    query
 }

@@ -30,15 +30,16 @@ pub fn run(data: &[u8]) {
             self_only: false,
         };
         let top = Top::new(&view, &options);
+        let columns = Columns::default();
         let layout = text::TableOptions {
             granularity: Granularity::FUNCTION,
             children: true,
-            labels,
-            columns: Columns::default(),
+            labels: &labels,
+            columns: &columns,
         };
         let _ = text::write_table(&mut out, &view, &top, &layout);
         let mut table = Vec::new();
-        let answer = TableAnswer::new(&view, &top, &layout.columns, &layout.labels);
+        let answer = TableAnswer::new(&view, &top, &columns, &labels);
         let _ = json::write(&mut table, &answer);
         assert!(std::str::from_utf8(&table).is_ok(), "JSON is UTF-8");
         let quality = Quality::new(&view, &options);

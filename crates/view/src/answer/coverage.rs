@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Head, List, known_text, mappings};
-use crate::{Covered, View};
+use super::{Bounded, Head, List, known_text, mappings};
+use crate::{Coverage, Covered, View};
 use profile::{Gap, Mapping, StrId};
 
 /// The coverage of binaries by names, lines and whole stacks.
@@ -57,6 +57,13 @@ pub struct TruncatedAnswer<'a> {
     pub reason: &'a str,
     /// Their value.
     pub value: i64,
+}
+
+/// The binaries that are shown.
+pub fn binaries<'c>(view: &View, coverage: &'c Coverage) -> Bounded<'c, Covered> {
+    let length = |id| view.profile.str(id).len();
+    let texts = |b: &Covered| b.truncated.iter().map(|(why, _)| why.len()).sum::<usize>();
+    Bounded::new(&coverage.binaries, |b| length(b.file) + length(b.build_id) + texts(b))
 }
 
 impl<'a> CoverageAnswer<'a> {

@@ -4,6 +4,7 @@
 
 mod boxes;
 mod coverage;
+mod data;
 mod diff;
 mod frame;
 mod head;
@@ -13,7 +14,10 @@ mod threads;
 mod trees;
 
 pub use boxes::{BoxAnswer, BoxesAnswer, SandwichBoxesAnswer};
-pub use coverage::{CoverageAnswer, CoverageRow, HeaderAnswer, MappingAnswer, TruncatedAnswer};
+pub use coverage::{
+    CoverageAnswer, CoverageRow, HeaderAnswer, MappingAnswer, TruncatedAnswer, binaries,
+};
+pub use data::AnswerData;
 pub use diff::{
     ChangeAnswer, DiffAnswer, DiffBoxAnswer, DiffBoxesAnswer, DiffFrameAnswer, DiffHead,
     DiffRowAnswer, RenamedAnswer, SideAnswer,

@@ -1,8 +1,8 @@
 //! Filters: added for what is selected or as typed, and removed.
 
 use super::{App, Command};
-use crate::report::terminal::query::AddedFilter;
 use crate::report::terminal::target::Target;
+use view::query::AddedFilter;
 
 impl App {
     /// Adds a filter.

@@ -7,10 +7,10 @@ use crate::report::terminal::cursor::Move;
 use crate::report::terminal::keys::{self, Action};
 use crate::report::terminal::menu::{Choice, Menu, MenuItem};
 use crate::report::terminal::page::Body;
-use crate::report::terminal::query::{AddedFilter, Query, Rows, Shown, ShownSource};
 use crate::report::terminal::target::Target;
 use profile::label;
 use view::Direction;
+use view::query::{AddedFilter, Query, Rows, Shown, ShownSource};
 
 /// Fewest lines of a page on which a menu has borders.
 pub const WITH_BORDERS: u16 = 5;

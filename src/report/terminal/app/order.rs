@@ -1,8 +1,8 @@
 //! Keys that change the order of the rows and the values of a page.
 
 use super::{App, Command};
-use crate::report::terminal::query::{Order, Query, Shown, ShownFlame, Values};
 use view::Siblings;
+use view::query::{Order, Query, Shown, ShownFlame, Values};
 
 impl App {
     /// Sorts by the column that is `by` columns to the right.
@@ -16,7 +16,7 @@ impl App {
             return self.change(Shown::Flame(ShownFlame { siblings, ..flame }));
         }
         let columns = shown.columns();
-        let Some(order) = shown.order() else {
+        let Some(order) = shown.chosen_order() else {
             return self.refuse("this view has one order");
         };
         let at = columns.iter().position(|column| *column == order.column).unwrap_or(0);
@@ -36,7 +36,7 @@ impl App {
         if let Shown::Flame(flame) = *shown {
             return self.change(Shown::Flame(ShownFlame { is_upward: !flame.is_upward, ..flame }));
         }
-        match shown.order() {
+        match shown.chosen_order() {
             Some(order) => {
                 let shown = shown.ordered(Order { reversed: !order.reversed, ..order });
                 self.change(shown)
@@ -63,7 +63,7 @@ impl App {
 
     /// Shows the page in the next sample type.
     pub(super) fn next_type(&mut self) -> Vec<Command> {
-        if matches!(&self.page().query.shown, Shown::TextTable(table) if table.has_types()) {
+        if matches!(&self.page().query.shown, Shown::Table(table) if table.has_types()) {
             return self.refuse("the columns of this table have sample types of their own");
         }
         let Some(profile) = &self.profile else { return Vec::new() };

@@ -1,10 +1,9 @@
 use super::super::model::{Context, compute};
-use super::super::query::Column;
 use super::super::theme::{Charset, Depth};
 use super::*;
-use crate::report::terminal::query::Values;
 use ratatui::crossterm::event::KeyCode;
 use tui_input::InputRequest;
+use view::query::{Column, Table, Values};
 use view::testing::{answers, processes};
 
 fn app(profile: Profile) -> App {
@@ -102,6 +101,21 @@ fn a_flame_graph_is_turned_upside_down_and_ordered_by_width() {
     assert!(app.page().zoom != view::Tree::ROOT && selected(&app) == "foo1");
     press(&mut app, &[Action::CollapseRecursion]);
     assert_eq!(app.page().query.name(), "flame graph, widest first, recursion collapsed");
+}
+
+#[test]
+fn a_table_of_text_has_one_order() {
+    let mut app = app(answers());
+    let mut table = Table::new(Rows::Functions, Order::by(Column::SelfValue));
+    table.columns.types = vec![1, 0];
+    let commands = app.show(Shown::Table(table.clone()));
+    perform(&mut app, commands);
+    for key in [Action::Sort, Action::SortLeft, Action::SortRight, Action::Reverse] {
+        app.message = None;
+        press(&mut app, &[key]);
+        assert_eq!(app.message.as_deref(), Some("this view has one order"));
+        assert_eq!(app.page().query.shown, Shown::Table(table.clone()));
+    }
 }
 
 #[test]

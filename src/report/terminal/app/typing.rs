@@ -4,8 +4,8 @@ use tui_input::{Input, InputRequest};
 
 use super::{App, Command};
 use crate::report::terminal::live::Control;
-use crate::report::terminal::query::{AddedFilter, CONDITIONS};
 use crate::report::terminal::search::{Progress, Search, Way, pattern};
+use view::query::{AddedFilter, CONDITIONS};
 
 /// Longest text that can be typed.
 const MAX_TYPED: usize = 1000;

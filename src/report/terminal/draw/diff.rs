@@ -11,7 +11,7 @@ use super::put;
 use crate::report::diff::{difference, p_value, ratio, value};
 use crate::report::terminal::app::App;
 use crate::report::terminal::difference::Difference;
-use crate::report::terminal::query::{Column, Shown, Values};
+use view::query::{Column, Shown, Values};
 use view::{Change, Diff, Scale};
 
 /// Width of a column of values, unless one is longer, and if one is very long.

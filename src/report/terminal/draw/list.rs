@@ -10,9 +10,9 @@ use crate::report::states;
 use crate::report::terminal::app::App;
 use crate::report::terminal::model::{Facts, Graph, Model, SMALL_BRANCH, Table, ThreadTable};
 use crate::report::terminal::page::Body;
-use crate::report::terminal::query::{AddedFilter, Column, Rows, Shown};
 use crate::report::terminal::theme::Theme;
 use view::Direction;
+use view::query::{AddedFilter, Column, Rows, Shown};
 
 /// Draws that there are no rows, with the filters that nothing meets; returns whether that is so.
 pub(super) fn draw_empty(app: &App, rows: usize, area: Rect, out: &mut Buffer) -> bool {
@@ -132,6 +132,7 @@ pub(super) fn row_title(rows: &Rows) -> &str {
         Rows::Packages => "package",
         Rows::Binaries => "binary",
         Rows::Label(key) => key,
+        Rows::Groups(_) => "name",
     }
 }
 

@@ -6,14 +6,15 @@ use super::super::difference::Base;
 use super::super::keys::Action;
 use super::super::model::{Context, compute};
 use super::super::page::Body;
-use super::super::query::{Column as ByColumn, Order, Page, Rows, ShownSource, TextTable, Values};
 use super::super::run::Start;
 use super::super::theme::{Charset, Depth};
 use super::*;
-use crate::report::over::OverRequest;
 use profile::{Builder, Column, LabelSetId, Profile};
+use view::query::{Column as ByColumn, Groups, Intervals, Order, Rows, ShownSource, Table, Values};
 use view::testing::{answers, frames_profile, processes, snapshot, states};
-use view::{ColumnRequest, Condition, Direction, Granularity, Sort};
+use view::{Condition, Direction, Granularity, Sort};
+
+mod agreement;
 
 /// A recursion, names that are long, wide or empty, and losses.
 fn hostile() -> Profile {
@@ -30,7 +31,7 @@ fn hostile() -> Profile {
 }
 
 fn views() -> Vec<Shown> {
-    let table = |rows| Shown::Table { rows, order: Sort::Total.into() };
+    let table = |rows| Shown::Table(Table::new(rows, Sort::Total.into()));
     let mut all = vec![
         table(Rows::Functions),
         table(Rows::Lines),
@@ -42,18 +43,23 @@ fn views() -> Vec<Shown> {
     for direction in [Direction::Callees, Direction::Callers] {
         all.extend([Shown::Tree(direction), Shown::flame(direction)]);
     }
-    all.extend([Page::Coverage, Page::Quality, Page::Header, Page::Threads].map(Shown::Text));
+    all.extend([
+        Shown::Coverage,
+        Shown::Quality(Sort::Total.into()),
+        Shown::Header,
+        Shown::Threads,
+    ]);
     all.push(Shown::DiffFlame);
     all.push(Shown::Peek("main".to_owned()));
-    for over in [None, Some(OverRequest { interval: 1_000_000, from: 0, totals: false })] {
-        all.push(Shown::TextTable(TextTable {
+    let values = Values::Own;
+    let intervals = Intervals { interval: 1_000_000, most: 60, from: 0, values };
+    for over in [None, Some(intervals)] {
+        let rows = Rows::Groups(Groups {
             granularity: Granularity::PACKAGES,
             names_packages: true,
             labels: vec!["process".to_owned()],
-            sort: Sort::Total,
-            columns: ColumnRequest::default(),
-            over,
-        }));
+        });
+        all.push(Shown::Table(Table { over, ..Table::new(rows, Sort::Total.into()) }));
     }
     all.push(Shown::States(Order::by(ByColumn::State(1))));
     for rows in [Rows::Functions, Rows::Lines, Rows::Label("process".to_owned())] {
@@ -173,7 +179,7 @@ fn a_flame_graph_has_the_gains_and_counts_the_losses() {
 fn filters_are_shortened_to_the_line() {
     let theme = Theme { depth: Depth::None, charset: Charset::Unicode };
     let filters = |values: &[&str]| {
-        let added = |value: &&str| super::super::query::AddedFilter {
+        let added = |value: &&str| view::query::AddedFilter {
             condition: view::Condition::Focus,
             value: (*value).to_owned(),
         };
@@ -213,7 +219,7 @@ fn a_filter_that_nothing_meets_is_explained() {
     let of = ShownSource { name: "main".to_owned(), assembly: false };
     let error = &drawn(Shown::Source(of), Condition::Focus)[2];
     assert!(error.ends_with("filters has main; focus=typo: no frame matches"), "{error}");
-    let text = drawn(Shown::Text(Page::Coverage), Condition::Hide);
+    let text = drawn(Shown::Coverage, Condition::Hide);
     assert_eq!(text[3], "hide=typo: no frame matches");
     // Rows are shown as far as there are any.
     let lines = drawn(Shown::diff(Rows::Functions), Condition::Hide);

@@ -1,8 +1,8 @@
 use super::*;
-use crate::report::terminal::query::{AddedFilter, Column};
 use profile::{Builder, LabelSetId, Limits};
-use view::Condition;
+use view::query::{AddedFilter, Column, Order};
 use view::testing::{answers, snapshot};
+use view::{Condition, Direction};
 
 /// Stacks without common callers, which have 600,000 nodes.
 fn large() -> Arc<Profile> {
@@ -47,6 +47,26 @@ fn a_canceled_page_ends_early() {
     }
 }
 
+/// Trees of a large profile have no branches that cannot be seen; tables have all rows.
+#[test]
+fn a_table_of_a_large_profile_has_small_rows() {
+    let limits = Limits { nodes: 1 << 30, rows: 1 << 30, ..Limits::default() };
+    let mut b = Builder::new(&[("samples", "count")]).with_limits(limits);
+    let [deep, small] = ["deep", "small"].map(|name| b.named_location(name));
+    for depth in 10_000..10_101 {
+        b.add(&vec![deep; depth], LabelSetId::EMPTY, 1 << 20, &[]);
+    }
+    b.add(&[small], LabelSetId::EMPTY, 1, &[]);
+    let profile = Arc::new(b.finish(None));
+    assert!(profile.stacks.frame_count() >= MANY_FRAMES);
+    let context = Context::new(&profile);
+    let of = |shown| compute(&context, &Query::new(shown));
+    let Ok(Model::Table(table)) = of(Shown::functions()) else { panic!("a table") };
+    assert_eq!(table.rows.len(), 2);
+    let Ok(Model::Graph(graph)) = of(Shown::Tree(Direction::Callees)) else { panic!("a tree") };
+    assert_eq!(graph.tree.left_out, 1);
+}
+
 /// The lines of a page that is written to a file, below the titles of its columns.
 fn written(profile: Profile, shown: Shown) -> Vec<String> {
     let context = Context::new(&Arc::new(profile));
@@ -58,7 +78,7 @@ fn written(profile: Profile, shown: Shown) -> Vec<String> {
 
 #[test]
 fn a_file_has_the_order_of_the_screen() {
-    let table = |order| Shown::Table { rows: Rows::Functions, order };
+    let table = |order| Shown::Table(view::query::Table::new(Rows::Functions, order));
     let by = |column, reversed| Order { column, reversed };
     let largest = written(answers(), table(by(Column::SelfValue, false)));
     let mut smallest = written(answers(), table(by(Column::SelfValue, true)));
@@ -71,6 +91,19 @@ fn a_file_has_the_order_of_the_screen() {
     let threads = |order| written(snapshot(), Shown::States(order));
     assert_eq!(threads(by(Column::State(0), false))[0], "13");
     assert_eq!(threads(by(Column::Name, true)), ["13", "12", "11", "10", "21"]);
+}
+
+#[test]
+fn a_flame_graph_in_text_has_the_summary_of_its_tree() {
+    let mut profile = answers();
+    profile.values[1] = -5;
+    let context = Context::new(&Arc::new(profile));
+    let lines = |shown| {
+        let query = Query { type_index: 1, ..Query::new(shown) };
+        crate::report::terminal::written::with_summary(&context, &query).unwrap()
+    };
+    let tree = lines(Shown::Tree(Direction::Callees));
+    assert_eq!(lines(Shown::flame(Direction::Callees)), tree);
 }
 
 #[test]

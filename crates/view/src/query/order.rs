@@ -1,6 +1,6 @@
 //! The order of rows.
 
-use view::Sort;
+use crate::Sort;
 
 /// A column by which rows are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,77 @@
+//! The answer to any query.
+
+use serde::Serialize;
+
+use super::{
+    CoverageAnswer, HeaderAnswer, OverAnswer, PeekAnswer, QualityAnswer, SandwichAnswer,
+    StatesAnswer, TableAnswer, ThreadsAnswer, TreeAnswer, binaries,
+};
+use crate::query::{Query, Shown, Table};
+use crate::{Answer, Covered, Model, SandwichModel, TableModel};
+
+/// An answer as data.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum AnswerData<'a> {
+    /// A table.
+    Table(TableAnswer<'a>),
+    /// Values over time.
+    Over(OverAnswer<'a>),
+    /// A call tree.
+    Tree(TreeAnswer<'a>),
+    /// The callers and the callees of functions.
+    Sandwich(SandwichAnswer<'a>),
+    /// Direct callers and callees.
+    Peek(PeekAnswer<'a>),
+    /// Threads by state.
+    States(StatesAnswer<'a>),
+    /// Threads with their stacks.
+    Threads(ThreadsAnswer<'a>),
+    /// Confidence intervals.
+    Quality(QualityAnswer<'a>),
+    /// Names and lines of each binary.
+    Coverage(CoverageAnswer<'a>),
+    /// Metadata of the file.
+    Header(HeaderAnswer<'a>),
+}
+
+impl<'a> AnswerData<'a> {
+    /// The answer to `query`; `remedies`: sentences about a binary that lacks something. `None` for
+    /// values over time without a sample type.
+    pub fn new(
+        answer: &'a Answer<'a>,
+        query: &'a Query,
+        remedies: impl FnMut(&Covered) -> Vec<String>,
+    ) -> Option<AnswerData<'a>> {
+        let view = &answer.view;
+        let keys = query.shown.labels();
+        Some(match &answer.model {
+            Model::Table(TableModel { top, columns }) => {
+                AnswerData::Table(TableAnswer::new(view, top, columns, keys))
+            }
+            Model::Over(tables) => {
+                let from = match &query.shown {
+                    Shown::Table(Table { over: Some(intervals), .. }) => intervals.from,
+                    _ => 0,
+                };
+                AnswerData::Over(OverAnswer::new(view, tables, from, keys)?)
+            }
+            Model::Tree(tree) => AnswerData::Tree(TreeAnswer::new(view, tree)),
+            Model::Sandwich(SandwichModel { functions, sandwich }) => {
+                AnswerData::Sandwich(SandwichAnswer::new(view, sandwich, functions))
+            }
+            Model::Peek(peek) => AnswerData::Peek(PeekAnswer::new(view, peek)),
+            Model::States(threads, row_count) => {
+                AnswerData::States(StatesAnswer::new(view, threads, *row_count))
+            }
+            Model::Threads(threads) => AnswerData::Threads(ThreadsAnswer::new(view, threads)),
+            Model::Quality(quality) => AnswerData::Quality(QualityAnswer::new(view, quality)),
+            Model::Coverage(coverage, _) => {
+                let shown = binaries(view, coverage);
+                let answer = CoverageAnswer::new(view, shown.items, shown.left_out, remedies);
+                AnswerData::Coverage(answer)
+            }
+            Model::Header => AnswerData::Header(HeaderAnswer::new(view)),
+        })
+    }
+}

@@ -1,0 +1,173 @@
+//! The answer to a query.
+
+use regex::Regex;
+
+use super::query::{Intervals, Query, QueryError, Shown, ShownFlame, Table, Wanted};
+use super::{
+    Cancel, Columns, Coverage, Direction, Over, OverOptions, OverType, Peek, Quality, Sandwich,
+    ThreadStates, Threads, Top, Tree, View, matching_frames, named_frames,
+};
+use profile::Profile;
+
+/// The answer to a query: a model, with the view that it is of.
+pub struct Answer<'p> {
+    /// The view, with names and totals.
+    pub view: View<'p>,
+    /// The model of the query's view.
+    pub model: Model,
+}
+
+/// The model of a query's view.
+pub enum Model {
+    /// A table.
+    Table(TableModel),
+    /// Tables of values over time, of each sample type.
+    Over(Vec<OverType>),
+    /// A call tree or the tree of a flame graph.
+    Tree(Tree),
+    /// The callers and the callees of functions.
+    Sandwich(SandwichModel),
+    /// Direct callers and callees.
+    Peek(Peek),
+    /// Threads by state, with their number before limits.
+    States(ThreadStates, usize),
+    /// Threads with their stacks.
+    Threads(Threads),
+    /// Confidence intervals.
+    Quality(Quality),
+    /// Names and lines of each binary, with the number of binaries before the limit of rows.
+    Coverage(Coverage, usize),
+    /// Metadata of the file, which the view has.
+    Header,
+}
+
+/// A table.
+pub struct TableModel {
+    /// The rows, with the values of the query's sample type.
+    pub top: Top,
+    /// Columns of other sample types, and ratios.
+    pub columns: Columns,
+}
+
+/// A sandwich of functions.
+pub struct SandwichModel {
+    /// The frames of the functions; at least one.
+    pub functions: Vec<u32>,
+    /// Their callers and callees.
+    pub sandwich: Sandwich,
+}
+
+/// The answer to `query`, of a profile to which its filters have been applied, and whose functions
+/// have the names of packages if the rows need them. After `cancel`, it is incomplete.
+///
+/// # Errors
+///
+/// The view cannot have such frames, no function has the requested name, or the view has an answer of
+/// its own.
+pub fn answer<'p>(
+    profile: &'p Profile,
+    query: &Query,
+    cancel: &Cancel,
+) -> Result<Answer<'p>, QueryError> {
+    Answer::new(query.view(profile, cancel), query)
+}
+
+impl<'p> Answer<'p> {
+    /// The same, of the query's view.
+    ///
+    /// # Errors
+    ///
+    /// As of [`answer`].
+    pub fn new(mut view: View<'p>, query: &Query) -> Result<Answer<'p>, QueryError> {
+        query.check()?;
+        let model = match &query.shown {
+            Shown::Table(shown) => match shown.over {
+                Some(intervals) => over_time(&view, query, shown, intervals),
+                None => table(&view, query, shown),
+            },
+            Shown::Tree(direction) | Shown::Flame(ShownFlame { direction, .. }) => {
+                tree(&mut view, query, *direction)
+            }
+            Shown::Sandwich(wanted) => sandwich(&view, query, wanted)?,
+            Shown::Peek(wanted) => peek(&view, query, wanted)?,
+            Shown::States(_) => states(&view, query),
+            Shown::Threads => Model::Threads(Threads::by_stack(&view)),
+            Shown::Quality(_) => Model::Quality(Quality::new(&view, &query.top())),
+            Shown::Coverage => coverage(&view, query),
+            Shown::Header => Model::Header,
+            Shown::Source(_) | Shown::Diff { .. } | Shown::DiffFlame => {
+                return Err(QueryError::NotAnswered);
+            }
+        };
+        Ok(Answer { view, model })
+    }
+}
+
+fn table(view: &View<'_>, query: &Query, shown: &Table) -> Model {
+    let request = shown.columns(query.type_index);
+    let (mut top, mut columns) = Columns::new(view, &query.top(), &request);
+    if shown.order.reversed {
+        top.rows.reverse();
+        columns.reverse();
+    }
+    Model::Table(TableModel { top, columns })
+}
+
+fn over_time(view: &View<'_>, query: &Query, shown: &Table, intervals: Intervals) -> Model {
+    let Intervals { interval, most, .. } = intervals;
+    let options = OverOptions { interval, most, top: query.top() };
+    Model::Over(Over::by_type(view, &options, &shown.columns(query.type_index).types))
+}
+
+fn tree(view: &mut View<'_>, query: &Query, direction: Direction) -> Model {
+    let strings = &view.profile.strings;
+    let roots: Vec<_> = query.roots.iter().filter_map(|key| strings.find(key)).collect();
+    Model::Tree(Tree::new(view, direction, &roots, query.limits.cut))
+}
+
+fn sandwich(view: &View<'_>, query: &Query, name: &str) -> Result<Model, QueryError> {
+    let wanted = || Wanted::Sandwich(name.to_owned());
+    let found = named_frames(view, name);
+    let functions = found.map_err(|error| QueryError::NoRegex(wanted(), error))?;
+    if functions.is_empty() {
+        return Err(QueryError::NoFunction(wanted()));
+    }
+    let sandwich = Sandwich::new(view, &functions, query.limits.cut);
+    Ok(Model::Sandwich(SandwichModel { functions, sandwich }))
+}
+
+fn peek(view: &View<'_>, query: &Query, text: &str) -> Result<Model, QueryError> {
+    let wanted = || Wanted::Peek(text.to_owned());
+    let regex = Regex::new(text).map_err(|error| QueryError::NoRegex(wanted(), error))?;
+    let functions = matching_frames(view, &regex);
+    if functions.is_empty() {
+        return Err(QueryError::NoFunction(wanted()));
+    }
+    let mut peek = Peek::new(view, &functions);
+    peek.functions.truncate(query.limits.rows_of(peek.functions.len()));
+    Ok(Model::Peek(peek))
+}
+
+fn states(view: &View<'_>, query: &Query) -> Model {
+    let mut threads = ThreadStates::new(view);
+    if let Some(order) = query.shown.order() {
+        threads.sort(order);
+    }
+    let all = threads.rows.len();
+    let least = query.limits.min_percent();
+    threads.rows.retain(|row| view.percent(row.total).abs() >= least);
+    threads.rows.truncate(query.limits.rows_of(threads.rows.len()));
+    Model::States(threads, all)
+}
+
+fn coverage(view: &View<'_>, query: &Query) -> Model {
+    let mut coverage = Coverage::new(view);
+    let least = query.limits.min_percent();
+    coverage.binaries.retain(|binary| view.percent(binary.total).abs() >= least);
+    let all = coverage.binaries.len();
+    coverage.binaries.truncate(query.limits.rows_of(all));
+    Model::Coverage(coverage, all)
+}
+
+#[cfg(test)]
+mod tests;

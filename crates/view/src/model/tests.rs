@@ -1,0 +1,143 @@
+use super::*;
+use crate::query::{Column, Limits, Order, OwnRows, Rows, Table};
+use crate::testing::{answers, phases, processes, snapshot};
+use crate::{Cut, Filter, Granularity};
+
+fn model(profile: &Profile, query: &Query) -> Model {
+    answer(profile, query, &Cancel::default()).unwrap_or_else(|e| panic!("{e:?}")).model
+}
+
+fn error(profile: &Profile, query: &Query) -> QueryError {
+    match answer(profile, query, &Cancel::default()) {
+        Ok(_) => panic!("{query:?} has an answer"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn a_table_is_cut_and_ordered() {
+    let p = answers();
+    let table = |order: Order, limits: Limits| {
+        let shown = Shown::Table(Table::new(Rows::Functions, order));
+        let query = Query { type_index: 1, limits, ..Query::new(shown) };
+        let Answer { view, model } = answer(&p, &query, &Cancel::default()).unwrap();
+        let Model::Table(TableModel { top, .. }) = model else { panic!("no table") };
+        let name = |row: &crate::Row| view.frames.get(row.frame).display(&p).into_owned();
+        (top.rows.iter().map(name).collect::<Vec<_>>(), top.row_count)
+    };
+    let by = |column| Order::by(column);
+    let two = Limits { rows: 2, ..Limits::NONE };
+    assert_eq!(table(by(Column::Total), two), (vec!["main".to_owned(), "bar".to_owned()], 4));
+    let large = Limits { cut: Cut::Percent(34.0), ..Limits::NONE };
+    assert_eq!(table(by(Column::SelfValue), large).0, ["bar", "main", "foo1"]);
+    let names = Order { reversed: true, ..by(Column::Name) };
+    assert_eq!(table(names, Limits::NONE).0, ["main", "foo2", "foo1", "bar"]);
+}
+
+#[test]
+fn confidence_intervals_are_in_the_requested_order() {
+    let p = answers();
+    let first = |column| {
+        let query = Query { type_index: 1, ..Query::new(Shown::Quality(Order::by(column))) };
+        let Answer { view, model } = answer(&p, &query, &Cancel::default()).unwrap();
+        let Model::Quality(quality) = model else { panic!("no intervals") };
+        view.frames.get(quality.rows[0].row.frame).display(&p).into_owned()
+    };
+    assert_eq!([Column::SelfValue, Column::Total].map(first), ["bar", "main"]);
+}
+
+#[test]
+fn columns_are_in_the_order_of_the_rows() {
+    let p = answers();
+    let order = Order { column: Column::Total, reversed: true };
+    let mut table = Table::new(Rows::Functions, order);
+    table.columns.types = vec![1, 0];
+    let query = Query { type_index: 1, ..Query::new(Shown::Table(table)) };
+    let Model::Table(TableModel { top, columns }) = model(&p, &query) else { panic!("no table") };
+    let totals = |at: usize| columns.types[at].rows.iter().map(|r| r.total).collect::<Vec<_>>();
+    assert_eq!(totals(0), top.rows.iter().map(|row| row.total).collect::<Vec<_>>());
+    assert!(totals(1).is_sorted(), "{:?}", totals(1));
+}
+
+#[test]
+fn each_view_has_its_model() {
+    let p = phases();
+    let mut over = Table::new(Rows::Functions, Order::by(Column::SelfValue));
+    let values = crate::query::Values::Own;
+    over.over = Some(Intervals { interval: 1_000_000, most: 60, from: 0, values });
+    let of = |shown: Shown| model(&p, &Query::new(shown));
+    assert!(matches!(of(Shown::Table(over)), Model::Over(tables) if tables.len() == 1));
+    assert!(
+        matches!(of(Shown::Tree(Direction::Callers)), Model::Tree(tree) if tree.nodes.len() > 1)
+    );
+    assert!(matches!(of(Shown::Coverage), Model::Coverage(..)));
+    assert!(matches!(of(Shown::Quality(Order::by(Column::SelfValue))), Model::Quality(_)));
+    assert!(matches!(of(Shown::Header), Model::Header));
+    assert!(matches!(of(Shown::Threads), Model::Threads(_)));
+    let sandwich = of(Shown::Sandwich("main".to_owned()));
+    assert!(matches!(sandwich, Model::Sandwich(found) if found.functions.len() == 1));
+    assert!(
+        matches!(of(Shown::Peek("^[fg]$".to_owned())), Model::Peek(p) if p.functions.len() == 2)
+    );
+    let query = Query::new(Shown::States(Order::by(Column::Total)));
+    let query = Query { limits: Limits { rows: 1, ..Limits::NONE }, ..query };
+    let Model::States(threads, all) = model(&snapshot(), &query) else { panic!("no threads") };
+    assert!(threads.rows.len() == 1 && all > 1, "{all}");
+}
+
+#[test]
+fn a_flame_graph_leaves_out_losses() {
+    let mut p = answers();
+    p.values[1] = -5;
+    let of = |shown: Shown| Query { type_index: 1, ..Query::new(shown) };
+    let view = of(Shown::flame(Direction::Callees)).view(&p, &Cancel::default());
+    assert_eq!(view.left_out, 1);
+    assert_eq!(of(Shown::Tree(Direction::Callees)).view(&p, &Cancel::default()).left_out, 0);
+}
+
+#[test]
+fn each_error_has_its_reason() {
+    let p = answers();
+    let name = |text: &str| text.to_owned();
+    let missing = error(&p, &Query::new(Shown::Sandwich(name("nothing"))));
+    let wanted = Wanted::Sandwich(name("nothing"));
+    assert!(matches!(missing, QueryError::NoFunction(of) if of == wanted));
+    let wrong = error(&p, &Query::new(Shown::Sandwich(name("("))));
+    assert!(matches!(wrong, QueryError::NoRegex(Wanted::Sandwich(_), _)));
+    let missing = error(&p, &Query::new(Shown::Peek(name("nothing"))));
+    assert!(matches!(missing, QueryError::NoFunction(Wanted::Peek(_))));
+    let wrong = error(&p, &Query::new(Shown::Peek(name("("))));
+    assert!(matches!(wrong, QueryError::NoRegex(Wanted::Peek(_), _)));
+    let files = Some(Granularity::FILES);
+    let by_file = |shown| error(&p, &Query { granularity: files, ..Query::new(shown) });
+    assert!(matches!(by_file(Shown::Sandwich(name("main"))), QueryError::NeedsFunctions));
+    assert!(matches!(
+        by_file(Shown::Quality(Order::by(Column::SelfValue))),
+        QueryError::HasOwnRows(OwnRows::Quality)
+    ));
+    let threads = Shown::States(Order::by(Column::Total));
+    assert!(matches!(by_file(threads), QueryError::HasOwnRows(OwnRows::States)));
+    assert!(matches!(error(&p, &Query::new(Shown::DiffFlame)), QueryError::NotAnswered));
+}
+
+#[test]
+fn a_function_that_a_filter_hides_is_missing() {
+    let hide = Some("^foo1$".parse().unwrap());
+    let p = Filter { hide, ..Filter::default() }.apply(answers()).profile;
+    let missing = error(&p, &Query::new(Shown::Sandwich("foo1".to_owned())));
+    assert!(matches!(missing, QueryError::NoFunction(_)));
+}
+
+#[test]
+fn labels_are_roots_of_a_tree() {
+    let p = processes();
+    let roots = vec!["process".to_owned()];
+    let query = Query { roots, ..Query::new(Shown::Tree(Direction::Callees)) };
+    let Answer { view, model } = answer(&p, &query, &Cancel::default()).unwrap();
+    let Model::Tree(tree) = model else { panic!("no tree") };
+    let roots = tree.nodes.iter().skip(1).filter(|node| node.parent == Tree::ROOT);
+    let names = roots.map(|root| view.frames.get(root.frame).display(&p).into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    assert_eq!(names, ["db", "web;1"]);
+}

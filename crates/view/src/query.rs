@@ -1,0 +1,227 @@
+//! A query: what is shown of a profile. The command line parses it, the terminal edits it, and
+//! [`answer`](crate::answer()) computes it.
+
+mod added_filter;
+mod order;
+mod shown;
+
+use super::{Cancel, Cut, Granularity, TopOptions, View};
+use profile::Profile;
+
+pub use added_filter::{AddedFilter, CONDITIONS, regex_reason};
+pub use order::{Column, Order};
+pub use shown::{Groups, Intervals, Rows, Shown, ShownFlame, ShownSource, Table};
+
+/// What is shown of a profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    /// Index of the sample type.
+    pub type_index: usize,
+    /// The filters, in the order in which they were added. They are applied before the answer.
+    pub filters: Vec<AddedFilter>,
+    /// The view.
+    pub shown: Shown,
+    /// The parts in which equal frames agree; `None`: those of the view. A table has those of its
+    /// rows.
+    pub granularity: Option<Granularity>,
+    /// Keys of the labels whose values are the roots of a call tree.
+    pub roots: Vec<String>,
+    /// Calls of a function by itself are one frame in trees.
+    pub collapses_recursion: bool,
+    /// What is left out.
+    pub limits: Limits,
+}
+
+/// What a view leaves out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Most rows; 0: all. Of a call tree, the lines of text.
+    pub rows: usize,
+    /// Rows and nodes that are too small.
+    pub cut: Cut,
+    /// The values that rows of a table are too small by. Text has no column of totals, if they are
+    /// self values.
+    pub values: Values,
+}
+
+/// Self values or totals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Values {
+    /// Self values.
+    #[default]
+    Own,
+    /// Totals.
+    Total,
+}
+
+/// The reason why a query has no answer.
+#[derive(Clone, Debug)]
+pub enum QueryError {
+    /// The view finds functions by their names, and the frames are no functions, or are grouped.
+    NeedsFunctions,
+    /// The view has rows of its own.
+    HasOwnRows(OwnRows),
+    /// A text is no regular expression.
+    NoRegex(Wanted, regex::Error),
+    /// No function has the name, or matches.
+    NoFunction(Wanted),
+    /// The view has an answer of its own: see [`crate::Diff`] and [`crate::source`].
+    NotAnswered,
+}
+
+/// A view whose rows cannot be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnRows {
+    /// Functions.
+    Quality,
+    /// Threads.
+    States,
+}
+
+/// The functions that a view was requested of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Of [`Shown::Sandwich`].
+    Sandwich(String),
+    /// Of [`Shown::Peek`].
+    Peek(String),
+}
+
+impl Limits {
+    /// Everything is shown.
+    pub const NONE: Limits = Limits { rows: 0, cut: Cut::Nothing, values: Values::Total };
+
+    /// The least percentage of the total that is shown; 0 without one.
+    pub fn min_percent(self) -> f64 {
+        match self.cut {
+            Cut::Percent(percent) => percent,
+            Cut::Nothing | Cut::Width(_) => 0.0,
+        }
+    }
+
+    /// The number of rows that are shown of `count`.
+    pub fn rows_of(self, count: usize) -> usize {
+        if self.rows == 0 { count } else { count.min(self.rows) }
+    }
+}
+
+impl Query {
+    /// A view of the first sample type, without filters and limits.
+    pub fn new(shown: Shown) -> Query {
+        Query {
+            type_index: 0,
+            filters: Vec::new(),
+            shown,
+            granularity: None,
+            roots: Vec::new(),
+            collapses_recursion: false,
+            limits: Limits::NONE,
+        }
+    }
+
+    /// Its name for a title.
+    pub fn name(&self) -> String {
+        let collapsed = if self.collapses_recursion { ", recursion collapsed" } else { "" };
+        self.shown.name() + collapsed
+    }
+
+    /// The parts in which equal frames agree.
+    pub fn granularity(&self) -> Granularity {
+        match (&self.shown, self.granularity) {
+            // As in pprof, functions of one name are one function, whatever their binaries.
+            (Shown::Peek(_), None | Some(Granularity::FUNCTION)) => Granularity::SYMBOL,
+            (Shown::Table(_), _) | (_, None) => self.shown.granularity(),
+            (_, Some(granularity)) => granularity,
+        }
+    }
+
+    /// Fails if the view cannot have these frames or groups.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::NeedsFunctions`], [`QueryError::HasOwnRows`].
+    pub fn check(&self) -> Result<(), QueryError> {
+        let granularity = self.granularity();
+        let is_grouped = !self.roots.is_empty();
+        let has_usual_rows = granularity == Granularity::FUNCTION && !is_grouped;
+        match self.shown {
+            Shown::Sandwich(_) | Shown::Peek(_) if is_grouped || !granularity.function => {
+                Err(QueryError::NeedsFunctions)
+            }
+            Shown::Quality(_) if !has_usual_rows => Err(QueryError::HasOwnRows(OwnRows::Quality)),
+            Shown::States(_) if !has_usual_rows => Err(QueryError::HasOwnRows(OwnRows::States)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The view of its sample type, at its granularity.
+    pub fn view<'p>(&self, profile: &'p Profile, cancel: &Cancel) -> View<'p> {
+        let mut view = View::cancelable(profile, self.type_index, self.granularity(), cancel);
+        view.collapse_recursion = self.collapses_recursion;
+        if matches!(self.shown, Shown::Flame(_)) {
+            view.leave_out_negative();
+        }
+        view
+    }
+
+    /// The options of its table.
+    pub(super) fn top(&self) -> TopOptions {
+        TopOptions {
+            sort: self.shown.order().map_or_else(Default::default, Order::sort),
+            labels: self.shown.labels().to_vec(),
+            limit: self.limits.rows,
+            min_percent: self.limits.min_percent(),
+            self_only: self.limits.values == Values::Own,
+        }
+    }
+}
+
+/// A regular expression that matches this text, and nothing else.
+pub fn exactly(text: &str) -> String {
+    format!("^{}$", regex::escape(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Direction;
+
+    #[test]
+    fn views_of_functions_refuse_other_frames() {
+        let query = |shown: Shown, granularity, roots: &[&str]| Query {
+            granularity: Some(granularity),
+            roots: roots.iter().map(|&key| key.to_owned()).collect(),
+            ..Query::new(shown)
+        };
+        let files = Granularity::FILES;
+        let function = Granularity::FUNCTION;
+        let by_name = || [Shown::Sandwich("f".to_owned()), Shown::Peek("f".to_owned())];
+        for shown in by_name() {
+            let check =
+                |granularity, roots: &[&str]| query(shown.clone(), granularity, roots).check();
+            assert!(check(function, &[]).is_ok());
+            assert!(check(Granularity::SYMBOL, &[]).is_ok());
+            assert!(matches!(check(files, &[]), Err(QueryError::NeedsFunctions)));
+            assert!(matches!(check(function, &["pid"]), Err(QueryError::NeedsFunctions)));
+        }
+        let total = Order::by(Column::Total);
+        for shown in [Shown::Quality(total), Shown::States(total)] {
+            let check =
+                |granularity, roots: &[&str]| query(shown.clone(), granularity, roots).check();
+            assert!(check(function, &[]).is_ok());
+            assert!(matches!(check(files, &[]), Err(QueryError::HasOwnRows(_))));
+            assert!(matches!(check(function, &["pid"]), Err(QueryError::HasOwnRows(_))));
+        }
+        assert!(query(Shown::Tree(Direction::Callees), files, &["pid"]).check().is_ok());
+    }
+
+    #[test]
+    fn functions_of_one_name_are_one_where_they_are_peeked_at() {
+        let peek = Query::new(Shown::Peek("f".to_owned()));
+        assert_eq!(peek.granularity(), Granularity::SYMBOL);
+        let lines = Granularity { line: true, ..Granularity::FUNCTION };
+        assert_eq!(Query { granularity: Some(lines), ..peek }.granularity(), lines);
+        let table = Query { granularity: Some(lines), ..Query::new(Shown::functions()) };
+        assert_eq!(table.granularity(), Granularity::FUNCTION);
+    }
+}

@@ -1,0 +1,158 @@
+//! Answers to queries, as text or JSON.
+
+use std::io::{self, Write};
+
+use super::advice::binaries::{advisor, once, remedies};
+use super::text::{TableOptions, TreeOptions, quoted};
+use super::{coverage, json, over, peek, quality, sandwich, states, text, threads};
+use view::answer::AnswerData;
+use view::query::{Limits, OwnRows, Query, QueryError, Shown, Table, Values, Wanted, regex_reason};
+use view::{Answer, Columns, Cut, Model, SandwichModel, TableModel};
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// Text for a terminal.
+    Text,
+    /// JSON, with exact values.
+    Json,
+}
+
+impl OutputFormat {
+    /// Most intervals of a table of values over time.
+    pub fn most_intervals(self) -> usize {
+        match self {
+            OutputFormat::Text => 60,
+            OutputFormat::Json => 3600,
+        }
+    }
+
+    /// What is left out of a view without options: of text, what few would read.
+    pub fn limits(self, shown: &Shown) -> Limits {
+        let (rows, cut) = match (self, shown) {
+            (OutputFormat::Json, _) | (_, Shown::Peek(_)) => (0, Cut::Nothing),
+            // The percentage is perf's default.
+            (_, Shown::Tree(_) | Shown::Flame(_) | Shown::Sandwich(_)) => (200, Cut::Percent(0.5)),
+            (_, Shown::Table(Table { over: Some(_), .. })) => (15, Cut::Nothing),
+            _ => (30, Cut::Nothing),
+        };
+        Limits { rows, cut, values: Values::Total }
+    }
+}
+
+/// The sentence of an error in a query, in the words of the command line.
+pub fn reason(error: &QueryError) -> String {
+    let option = |wanted: &Wanted| match wanted {
+        Wanted::Sandwich(name) => ("--sandwich", quoted(name)),
+        Wanted::Peek(regex) => ("--peek", quoted(regex)),
+    };
+    match error {
+        QueryError::NeedsFunctions => {
+            "--sandwich and --peek report functions: use --sort self, total, name or symbol"
+                .to_owned()
+        }
+        QueryError::HasOwnRows(OwnRows::Quality) => {
+            "--quality reports functions: use --sort self, total or name".to_owned()
+        }
+        QueryError::HasOwnRows(OwnRows::States) => {
+            "--states reports threads: use --sort total or name".to_owned()
+        }
+        QueryError::NoRegex(Wanted::Sandwich(name), error) => format!(
+            "--sandwich: no function has the name {}, and it is not a regular expression: {}",
+            quoted(name),
+            regex_reason(error)
+        ),
+        QueryError::NoRegex(Wanted::Peek(regex), error) => {
+            let reason = regex_reason(error);
+            format!("--peek: {}: it is not a regular expression: {reason}", quoted(regex))
+        }
+        QueryError::NoFunction(wanted) => {
+            let (option, wanted) = option(wanted);
+            format!("{option}: no function matches {wanted}")
+        }
+        QueryError::NotAnswered => "this view has an answer of its own".to_owned(),
+    }
+}
+
+/// Writes the answer to a query; `file`: the profile's file as a word of a shell, if it is a single
+/// one.
+pub fn write(
+    out: &mut dyn Write,
+    answer: &Answer<'_>,
+    query: &Query,
+    format: OutputFormat,
+    file: Option<String>,
+) -> io::Result<()> {
+    match format {
+        OutputFormat::Text => write_text(out, answer, query, file),
+        OutputFormat::Json => write_json(out, answer, query, file),
+    }
+}
+
+fn write_json(
+    out: &mut dyn Write,
+    answer: &Answer<'_>,
+    query: &Query,
+    file: Option<String>,
+) -> io::Result<()> {
+    let view = &answer.view;
+    let advisor = match &answer.model {
+        Model::Coverage(coverage, _) => Some(advisor(view, coverage, file)),
+        _ => None,
+    };
+    let remedies = |binary: &_| {
+        advisor.as_ref().map_or_else(Vec::new, |advisor| remedies(view, binary, advisor))
+    };
+    let data = AnswerData::new(answer, query, remedies);
+    data.map_or(Ok(()), |data| json::write(out, &data))
+}
+
+fn write_text(
+    out: &mut dyn Write,
+    answer: &Answer<'_>,
+    query: &Query,
+    file: Option<String>,
+) -> io::Result<()> {
+    let view = &answer.view;
+    let limits = query.limits;
+    let tree_options = TreeOptions { limit: limits.rows, min_percent: limits.min_percent() };
+    match &answer.model {
+        Model::Table(TableModel { top, columns }) => {
+            text::write_table(out, view, top, &table_options(query, columns))
+        }
+        Model::Over(tables) => match &query.shown {
+            Shown::Table(Table { over: Some(intervals), .. }) => {
+                let none = Columns::default();
+                over::write_text(out, view, tables, *intervals, &table_options(query, &none))
+            }
+            _ => Ok(()),
+        },
+        Model::Tree(tree) => text::write_tree(out, view, tree, tree_options),
+        Model::Sandwich(SandwichModel { functions, sandwich }) => {
+            sandwich::write_text(out, view, sandwich, functions, tree_options)
+        }
+        Model::Peek(peek) => peek::write_text(out, view, peek),
+        Model::States(threads, all) => states::write_text(out, view, threads, *all),
+        Model::Threads(threads) => threads::write(out, view, threads),
+        Model::Quality(quality) => quality::write_text(out, view, quality),
+        Model::Coverage(coverage, all) => {
+            let advisor = advisor(view, coverage, file);
+            coverage::write_text(out, view, coverage, &mut once(view, &advisor, None))?;
+            let left = all - coverage.binaries.len();
+            if left > 0 {
+                writeln!(out, "… and {left} more binaries; -n 0 shows all")?;
+            }
+            coverage::write_notes(out, view.profile)
+        }
+        Model::Header => text::write_header(out, view.profile),
+    }
+}
+
+fn table_options<'a>(query: &'a Query, columns: &'a Columns) -> TableOptions<'a> {
+    TableOptions {
+        granularity: query.granularity(),
+        children: query.limits.values == Values::Total,
+        labels: query.shown.labels(),
+        columns,
+    }
+}
