@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::filter::FilterArgs;
-use super::report::interactive::{Files, SourceArgs};
+use super::report::interactive::{CodeArgs, Files};
 use super::report::{self, interactive};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::{examples, usage};
@@ -66,7 +66,7 @@ pub struct Args {
     filter: FilterArgs,
 
     #[command(flatten)]
-    source: SourceArgs,
+    code: CodeArgs,
 
     /// Print at most N rows; 0 prints all [default: 30; all with --json]
     #[arg(short, long, value_name = "N", value_parser = report::rows, allow_negative_numbers = true,
@@ -183,7 +183,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(start) => {
             let sides = comparison.files.clone();
             let (scale, absolute) = (comparison.scale, comparison.absolute);
-            let start = Start { code: args.source.options()?, ..start };
+            let start = Start { code: args.code.options()?, ..start };
             interactive::compare(args.filter, Files { sides, scale, absolute }, start)
         }
         None => comparison.print(),

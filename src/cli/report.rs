@@ -122,7 +122,7 @@ pub struct Args {
     filter: FilterArgs,
 
     #[command(flatten)]
-    source: interactive::SourceArgs,
+    code: interactive::CodeArgs,
 
     /// Print direct recursion as one frame, in call trees
     #[arg(long, help_heading = "View")]
@@ -243,7 +243,7 @@ impl Args {
                 let sides = comparison.files.clone();
                 let (scale, absolute) = (comparison.scale, comparison.absolute);
                 let files = Files { sides, scale, absolute };
-                let start = Start { code: self.source.options()?, ..start };
+                let start = Start { code: self.code.options()?, ..start };
                 interactive::compare(self.filter, files, start)
             }
             None => comparison.print(),

@@ -63,7 +63,7 @@ pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
         shown,
         filters: args.filter.added(),
         collapses_recursion: args.collapse_recursion,
-        code: args.source.options()?,
+        code: args.code.options()?,
     }))
 }
 
@@ -197,7 +197,7 @@ fn open_difference(filter: &FilterArgs, files: &Files) -> anyhow::Result<Opened>
 
 /// Places of source files and binaries, for the views of source.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(in crate::cli) struct SourceArgs {
+pub(in crate::cli) struct CodeArgs {
     /// On a terminal, look for source files in DIR (repeatable)
     ///
     /// As in prof annotate.
@@ -221,7 +221,7 @@ pub(in crate::cli) struct SourceArgs {
     debuginfod: Vec<String>,
 }
 
-impl SourceArgs {
+impl CodeArgs {
     /// The places. Fails if a value of `--debuginfod` is not a URL, or there is no server.
     pub(in crate::cli) fn options(&self) -> anyhow::Result<CodeOptions> {
         let paths =
