@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use super::filter::{FilterArgs, FrameParts};
 use super::report::nothing_to_show;
+use super::source::ProfileSource;
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
 use crate::report::annotate::{self, Annotated, Layout, Lookup, Order};
@@ -146,7 +147,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.check_granularity()?;
     let paths = args.paths()?;
     let options = args.symbols.options()?;
-    let profile = args.filter.load(&args.files)?;
+    let profile = args.filter.load(&ProfileSource::Files(args.files.clone()))?;
     let type_index = args.filter.type_index(&profile)?;
     let granularity = Granularity { binary: false, line: true, ..Granularity::FUNCTION };
     let view = View::new(&profile, type_index, granularity);

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::filter::FilterArgs;
-use super::report::interactive::{CodeArgs, Files};
+use super::report::interactive::{CodeArgs, CompareRequest};
 use super::report::{self, interactive};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
+use super::source::{ComparedSources, ProfileSource, beyond_63_bits};
 use super::{examples, usage};
 use crate::report::diff::{self, DiffLayout};
 use crate::report::json;
@@ -134,8 +135,7 @@ impl ScaleArgs {
 
 /// A comparison to print.
 pub(super) struct Comparison<'a> {
-    /// Files before and after.
-    pub(super) files: [Vec<PathBuf>; 2],
+    pub(super) sources: ComparedSources,
     pub(super) scale: Scale,
     pub(super) absolute: bool,
     pub(super) granularity: Granularity,
@@ -151,14 +151,14 @@ pub(super) struct Comparison<'a> {
 
 /// Runs `prof diff`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let files = match (&args.before, &args.after) {
-        (None, _) if !args.base.is_empty() => [args.base.clone(), args.with.clone()],
+    let (before, after) = match (&args.before, &args.after) {
+        (None, _) if !args.base.is_empty() => (args.base.clone(), args.with.clone()),
         (None, _) => {
             return Err(usage("name the profile to compare with: prof diff BASE [FILE]"));
         }
-        (Some(base), None) => [vec![base.clone()], vec![report::DEFAULT_FILE.into()]],
-        (Some(base), Some(file)) => [vec![base.clone()], vec![file.clone()]],
+        (Some(base), file) => (vec![base.clone()], file.iter().cloned().collect()),
     };
+    let (before, after) = (ProfileSource::Files(before), ProfileSource::Files(after));
     let grouping = Grouping::parse(&args.sort);
     let mut granularity = grouping.resolved(args.filter.granularity());
     let Grouping { order, labels, must_exist, .. } = grouping;
@@ -166,7 +166,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (granularity.function, granularity.line) = (true, true);
     }
     let comparison = Comparison {
-        files,
+        sources: ComparedSources { before, after },
         scale: args.scale.scale(),
         absolute: args.test.absolute,
         granularity,
@@ -181,10 +181,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let is_text = args.json || args.stdio || args.nodecount.is_some() || args.no_children;
     match comparison.start(is_text) {
         Some(start) => {
-            let sides = comparison.files.clone();
-            let (scale, absolute) = (comparison.scale, comparison.absolute);
+            let Comparison { sources, scale, absolute, .. } = comparison;
             let start = Start { code: args.code.options()?, ..start };
-            interactive::compare(args.filter, Files { sides, scale, absolute }, start)
+            interactive::compare(args.filter, CompareRequest { sources, scale, absolute }, start)
         }
         None => comparison.print(),
     }
@@ -196,13 +195,12 @@ impl Comparison<'_> {
         // Labels that have to exist are checked with an error.
         let is_text = is_text || !self.must_exist.is_empty();
         let rows = interactive::rows(self.granularity, &self.labels).filter(|_| !is_text)?;
-        let [before, after] = &self.files;
-        interactive::start_of_difference(before, after, rows, self.order, self.filter)
+        interactive::start_of_difference(&self.sources, rows, self.order, self.filter)
     }
 
     /// Prints the comparison.
     pub(super) fn print(self) -> anyhow::Result<ExitCode> {
-        let mut sides = Sides::load(&self.files, self.filter)?;
+        let mut sides = Sides::load(&self.sources, self.filter)?;
         for profile in &mut sides.profiles {
             self.filter.name_packages(profile, self.granularity);
         }
@@ -216,7 +214,7 @@ impl Comparison<'_> {
             }
         }
         let views = sides.views(self.granularity);
-        let (before, after) = views.split_at(self.files[0].len());
+        let (before, after) = views.split_at(sides.before_count);
         let options = DiffOptions {
             scale: self.scale,
             absolute: self.absolute,
@@ -230,7 +228,7 @@ impl Comparison<'_> {
             labels: self.labels,
             children: self.children,
             rows: self.rows.unwrap_or(if self.json { 0 } else { 30 }),
-            ..DiffLayout::for_frames(&self.files, self.granularity)
+            ..DiffLayout::for_frames(self.sources.names(), self.granularity)
         };
         if self.json {
             let mut out = printed::stdout();
@@ -262,18 +260,18 @@ pub(super) fn check_scale(model: &Diff, scale: Scale) -> anyhow::Result<()> {
 
 /// Converts profiles into common units. Returns the note about values that are too large for that.
 pub(super) fn aligned(profiles: &mut [Profile]) -> Option<String> {
-    let note = |profiles: &[Profile]| profiles.iter().find_map(report::beyond_63_bits);
+    let note = |profiles: &[Profile]| profiles.iter().find_map(beyond_63_bits);
     // Of files, it was printed when they were read.
     let is_noted = note(profiles).is_some();
     profile::align_units(profiles);
     note(profiles).filter(|_| !is_noted)
 }
 
-/// The index of the compared sample type in each of the profiles, which were read from `files`: that
+/// The index of the compared sample type in each of the profiles, which have these `names`: that
 /// of `--type`, or the default type of the first one. Fails if not all have it.
 pub(super) fn common_types<P: Borrow<Profile>>(
     profiles: &[P],
-    files: &[&PathBuf],
+    names: &[String],
     filter: &FilterArgs,
 ) -> anyhow::Result<Vec<usize>> {
     let Some(first) = profiles.first() else { return Ok(Vec::new()) };
@@ -292,9 +290,9 @@ pub(super) fn common_types<P: Borrow<Profile>>(
         let with_units = kinds(other, false).contains(&wanted);
         usage(format!(
             "{} has no sample type {:?}, which {} has, but: {}; choose a common one with --type",
-            files[number].display(),
+            names[number],
             kinds(first, with_units).get(first_index).map_or("", |kind| kind),
-            files[0].display(),
+            names[0],
             kinds(other, with_units).join(", "),
         ))
     })
@@ -304,6 +302,8 @@ pub(super) fn common_types<P: Borrow<Profile>>(
 pub(super) struct Sides {
     /// Those before, then those after.
     pub(super) profiles: Vec<Profile>,
+    /// The number of those before.
+    pub(super) before_count: usize,
     /// The common sample type in each of them.
     pub(super) types: Vec<usize>,
     /// The main binaries that are compared as one.
@@ -311,25 +311,21 @@ pub(super) struct Sides {
 }
 
 impl Sides {
-    /// Reads the files.
-    pub(super) fn load(files: &[Vec<PathBuf>; 2], filter: &FilterArgs) -> anyhow::Result<Sides> {
-        // Before the files, so that an error is reported at once.
+    /// Reads the profiles.
+    pub(super) fn load(sources: &ComparedSources, filter: &FilterArgs) -> anyhow::Result<Sides> {
+        // Before the profiles, so that an error is reported at once.
         filter.filter()?;
-        let mut profiles: Vec<Profile> = Vec::new();
-        let all: Vec<&PathBuf> = files.iter().flatten().collect();
-        for file in &all {
-            let is_default = file.as_os_str() == report::DEFAULT_FILE;
-            let files = if is_default { &[] } else { std::slice::from_ref(*file) };
-            profiles.push(filter.read(files)?);
-        }
+        let [parts_before, parts_after] = sources.parts();
+        let read = parts_before.iter().chain(&parts_after).map(|part| filter.read(part));
+        let mut profiles = read.collect::<anyhow::Result<Vec<Profile>>>()?;
         aligned(&mut profiles).iter().for_each(|note| Stderr::line(&format!("prof: {note}")));
         // Before the filter, which may select a binary.
-        let (before, after) = profiles.split_at_mut(files[0].len());
+        let (before, after) = profiles.split_at_mut(parts_before.len());
         let renamed = Renamed::unite(before, after);
         let profiles = profiles.into_iter().map(|profile| filter.apply(profile));
         let profiles = profiles.collect::<anyhow::Result<Vec<Profile>>>()?;
-        let types = common_types(&profiles, &all, filter)?;
-        Ok(Sides { profiles, types, renamed })
+        let types = common_types(&profiles, &sources.names().concat(), filter)?;
+        Ok(Sides { profiles, before_count: parts_before.len(), types, renamed })
     }
 
     /// A view of each profile.

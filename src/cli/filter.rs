@@ -2,11 +2,9 @@
 
 pub mod samples;
 
-use std::path::PathBuf;
-
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use super::report::Loaded;
+use super::source::{Loaded, ProfileSource};
 use super::{columns, usage};
 use crate::report::style::{Style, restyle};
 use profile::Profile;
@@ -97,34 +95,34 @@ impl FilterArgs {
         self.samples.filter()
     }
 
-    /// Reads and merges FILEs, as [`load_unchanged`](super::report::load_unchanged), with the names of `--demangle`, and
+    /// Reads and merges profiles, as [`ProfileSource::read`], with the names of `--demangle`, and
     /// applies the filter.
-    pub fn load(&self, files: &[PathBuf]) -> anyhow::Result<Profile> {
-        Ok(self.load_part(files)?.0)
+    pub fn load(&self, source: &ProfileSource) -> anyhow::Result<Profile> {
+        Ok(self.load_part(source)?.0)
     }
 
     /// The same, with the beginning of the part that `--time` selects, in microseconds since that of
     /// the recording.
-    pub fn load_part(&self, files: &[PathBuf]) -> anyhow::Result<(Profile, u64)> {
-        let (mut profile, from) = self.load_part_for_file(files)?;
+    pub fn load_part(&self, source: &ProfileSource) -> anyhow::Result<(Profile, u64)> {
+        let (mut profile, from) = self.load_part_for_file(source)?;
         self.prepare(&mut profile);
         Ok((profile, from))
     }
 
     /// The same for a file: with all characters of its names, and with inlined functions.
-    pub fn load_for_file(&self, files: &[PathBuf]) -> anyhow::Result<Profile> {
-        Ok(self.load_part_for_file(files)?.0)
+    pub fn load_for_file(&self, source: &ProfileSource) -> anyhow::Result<Profile> {
+        Ok(self.load_part_for_file(source)?.0)
     }
 
-    fn load_part_for_file(&self, files: &[PathBuf]) -> anyhow::Result<(Profile, u64)> {
-        // Before the files, so that an error is reported at once.
+    fn load_part_for_file(&self, source: &ProfileSource) -> anyhow::Result<(Profile, u64)> {
+        // Before the profiles, so that an error is reported at once.
         let filter = self.filter()?;
-        self.samples.apply(&filter, self.read(files)?)
+        self.samples.apply(&filter, self.read(source)?)
     }
 
-    /// Reads and merges FILEs, with the names of `--demangle`; [`FilterArgs::apply`] is to follow.
-    pub fn read(&self, files: &[PathBuf]) -> anyhow::Result<Profile> {
-        let mut profile = super::report::load_unchanged(files)?.noted();
+    /// Reads and merges profiles, with the names of `--demangle`; [`FilterArgs::apply`] is to follow.
+    pub fn read(&self, source: &ProfileSource) -> anyhow::Result<Profile> {
+        let mut profile = source.read()?.noted();
         self.restyle(&mut profile);
         Ok(profile)
     }
@@ -148,10 +146,10 @@ impl FilterArgs {
         self.prepare(profile);
     }
 
-    /// Reads and merges FILEs for the interactive views, which have the filters as conditions, and
+    /// Reads and merges profiles for the interactive views, which have the filters as conditions, and
     /// show the notes.
-    pub fn open(&self, files: &[PathBuf]) -> anyhow::Result<OpenedFile> {
-        let Loaded { mut profile, mut notes } = super::report::load_unchanged(files)?;
+    pub fn open(&self, source: &ProfileSource) -> anyhow::Result<OpenedFile> {
+        let Loaded { mut profile, mut notes } = source.read()?;
         notes.extend(self.restyled(&mut profile));
         if self.samples.time.is_given() {
             super::time::check("--time", &profile)?;

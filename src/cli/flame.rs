@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use super::diff::{ScaleArgs, Sides};
 use super::filter::FilterArgs;
 use super::output::Output;
+use super::source::{ComparedSources, ProfileSource};
 use super::summary::{self, Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use super::{examples, usage};
 use crate::report::colors::Scheme;
-use crate::report::diff::{file_names, renamed_line};
+use crate::report::diff::renamed_line;
 use crate::report::flame::{self, FlameOptions};
 use crate::report::{flame_diff, folded, json, summary as view_summary};
 use profile::{Profile, StrId, label};
@@ -144,8 +145,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.draw.filter.no_inlines |= args.symbols.no_inlines();
     args.draw.check()?;
     args.check()?;
+    let source = ProfileSource::Files(args.files.clone());
     if !args.draw.diff.is_empty() {
-        return args.draw.difference(&args.files);
+        return args.draw.difference(source);
     }
     if let Some(option) = args.draw.scale.given() {
         return Err(usage(format!("{option} belongs to a comparison: add --diff BASE")));
@@ -155,7 +157,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.target.is_given() {
         return record_and_draw(&args, output);
     } else {
-        let profile = args.draw.filter.load(&args.files)?;
+        let profile = args.draw.filter.load(&source)?;
         draw(&args, &profile, output)?;
         // Freeing a large profile piece by piece takes longer than the system needs for all.
         std::mem::forget(profile);
@@ -265,16 +267,13 @@ impl DrawArgs {
         if self.left_heavy { Siblings::LeftHeavy } else { Siblings::Name }
     }
 
-    /// Draws the difference of `files` (the default file if there are none) to the bases.
-    fn difference(&self, files: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    /// Draws the difference of the profiles `after` to the bases.
+    fn difference(&self, after: ProfileSource) -> anyhow::Result<ExitCode> {
         let path = self.output.as_deref().unwrap_or(Path::new("-"));
         let output = Output::create_any(path)?;
-        let after = match files {
-            [] => vec![super::report::DEFAULT_FILE.into()],
-            files => files.to_vec(),
-        };
-        let files = [self.diff.clone(), after];
-        let sides = Sides::load(&files, &self.filter)?;
+        let before = ProfileSource::Files(self.diff.clone());
+        let sources = ComparedSources { before, after };
+        let sides = Sides::load(&sources, &self.filter)?;
         let granularity = self.filter.granularity().unwrap_or(Granularity::FUNCTION);
         let mut views = sides.views(granularity);
         views.iter_mut().for_each(|view| view.collapse_recursion = self.collapse_recursion);
@@ -290,17 +289,18 @@ impl DrawArgs {
         }
         let direction = if self.reverse { Direction::Callers } else { Direction::Callees };
         let roots = self.roots(&views)?;
-        let (before, after) = views.split_at_mut(self.diff.len());
+        let (before, after) = views.split_at_mut(sides.before_count);
         let tree = DiffTree::new(before, after, direction, &roots);
         let scale = self.scale.scale();
         let renamed = sides.renamed.clone();
         let options = DiffOptions { scale, renamed, ..DiffOptions::default() };
         let model = Diff::new(before, after, &options);
         super::diff::check_scale(&model, scale)?;
+        let files = sources.names();
         let options = FlameOptions {
             title: self.title.clone().unwrap_or_else(|| flame_diff::title(&model)),
-            subtitle: match self.diff.as_slice() {
-                [base] => format!("difference to {}", base.display()),
+            subtitle: match files[0].as_slice() {
+                [base] => format!("difference to {base}"),
                 bases => format!("difference to {} recordings", bases.len()),
             },
             inverted: !self.flame,
@@ -312,7 +312,6 @@ impl DrawArgs {
         let boxes = DiffBoxes::new(&model, tree, self.order(), self.min_width);
         output.write_text(|out| {
             if self.json {
-                let files = file_names(&files);
                 let answer = DiffBoxesAnswer::new(&model, &boxes, direction, &files, granularity);
                 json::write(out, &answer)
             } else {

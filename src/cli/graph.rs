@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use super::filter::FilterArgs;
 use super::output::Output;
+use super::source::ProfileSource;
 use super::{examples, report, usage};
 use crate::report::summary::title;
 use crate::report::{dot, graphviz, json};
@@ -68,7 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(usage("will not write an SVG to the terminal; add > out.svg or -o out.svg"));
     }
     let output = Output::create_any(args.output.as_deref().unwrap_or(Path::new("-")))?;
-    let profile = args.filter.load(&args.files)?;
+    let profile = args.filter.load(&ProfileSource::Files(args.files.clone()))?;
     let type_index = args.filter.type_index(&profile)?;
     let granularity = args.filter.granularity().unwrap_or(Granularity::SYMBOL);
     let view = View::new(&profile, type_index, granularity);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::examples;
 use super::filter::samples::{self, SampleArgs};
-use super::report::load_unchanged;
+use super::source::ProfileSource;
 
 /// Arguments of `prof merge`.
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let filter = args.samples.filter()?;
     // First, so that an unwritable path is reported before the work.
     let output = samples::output(&args.output)?;
-    let profile = load_unchanged(&args.files)?.noted();
+    let profile = ProfileSource::Files(args.files).read()?.noted();
     // As it was recorded: the frames that a profile drops are dropped where it is shown.
     let merged = if filter.is_empty() && !args.samples.time.is_given() {
         profile

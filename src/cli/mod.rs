@@ -20,6 +20,7 @@ mod quality;
 mod record;
 mod report;
 mod sort;
+mod source;
 mod summary;
 mod symbol_args;
 mod symbolize;
@@ -202,7 +203,7 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 /// The argument that makes a command read the profile `file`: none for the default file.
 fn file_arg(file: &str) -> String {
     match file {
-        report::DEFAULT_FILE => String::new(),
+        source::DEFAULT_FILE => String::new(),
         file => format!(" {}", shell_word(file)),
     }
 }

@@ -8,6 +8,7 @@ use super::columns::ColumnArgs;
 use super::diff::{Comparison, ScaleArgs, TestArgs};
 use super::filter::{FilterArgs, samples};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
+use super::source::{ComparedSources, ProfileSource};
 use super::time::{self, TimeArgs};
 use super::{examples, usage};
 use crate::report::answer::{self, OutputFormat};
@@ -20,14 +21,12 @@ use view::query::{Groups, Intervals, Limits, Query, Rows, Shown, Table, Values};
 use view::{Answer, Cancel, Cut, Direction, Granularity, Sort, View};
 
 pub(super) mod interactive;
-mod load;
 mod view_args;
 
-use interactive::Files;
+use interactive::CompareRequest;
 use view_args::ViewArgs;
 
 pub use interactive::has_terminal;
-pub use load::{DEFAULT_FILE, Loaded, beyond_63_bits, load_unchanged};
 
 /// Arguments of `prof report`.
 #[derive(Debug, clap::Args)]
@@ -173,9 +172,9 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The files and the view that the arguments select.
+/// The profiles and the view that the arguments select.
 struct Plan {
-    files: Vec<PathBuf>,
+    source: ProfileSource,
     direction: Option<Direction>,
     granularity: Granularity,
     order: Sort,
@@ -203,7 +202,8 @@ impl Args {
         let granularity = grouping.resolved(self.filter.granularity());
         let Grouping { order, labels, must_exist, .. } = grouping;
         let order = if self.cum { Sort::Total } else { order };
-        let mut plan = Plan { files, direction, granularity, order, labels, must_exist };
+        let source = ProfileSource::Files(files);
+        let mut plan = Plan { source, direction, granularity, order, labels, must_exist };
         if plan.direction.is_some()
             && !plan.granularity.function
             && self.filter.granularity.is_none()
@@ -224,9 +224,9 @@ impl Args {
         if let Some(option) = other {
             return Err(usage(format!("{option} cannot be combined with --diff")));
         }
-        let files = if plan.files.is_empty() { vec![DEFAULT_FILE.into()] } else { plan.files };
+        let before = ProfileSource::Files(self.diff.clone());
         let comparison = Comparison {
-            files: [self.diff.clone(), files],
+            sources: ComparedSources { before, after: plan.source },
             scale: self.scale.scale(),
             absolute: self.test.absolute,
             granularity: plan.granularity,
@@ -240,11 +240,10 @@ impl Args {
         };
         match comparison.start(interactive::selects_text(&self)) {
             Some(start) => {
-                let sides = comparison.files.clone();
-                let (scale, absolute) = (comparison.scale, comparison.absolute);
-                let files = Files { sides, scale, absolute };
+                let Comparison { sources, scale, absolute, .. } = comparison;
+                let request = CompareRequest { sources, scale, absolute };
                 let start = Start { code: self.code.options()?, ..start };
-                interactive::compare(self.filter, files, start)
+                interactive::compare(self.filter, request, start)
             }
             None => comparison.print(),
         }
@@ -295,18 +294,6 @@ impl Args {
     }
 }
 
-impl Plan {
-    /// The file as a word of a shell, if it is a single one.
-    fn file(&self) -> Option<String> {
-        let file = match self.files.as_slice() {
-            [] => DEFAULT_FILE.into(),
-            [file] if file.as_os_str() != "-" => file.to_string_lossy(),
-            _ => return None,
-        };
-        Some(super::shell_word(&file).into_owned())
-    }
-}
-
 /// Runs `prof report`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
@@ -323,10 +310,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     query.check().map_err(|error| usage(answer::reason(&error)))?;
     if let Some(path) = &args.output {
         let output = samples::output(path)?;
-        samples::write(&args.filter.load_for_file(&plan.files)?, output)?;
+        samples::write(&args.filter.load_for_file(&plan.source)?, output)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (mut profile, from) = args.filter.load_part(&plan.files)?;
+    let (mut profile, from) = args.filter.load_part(&plan.source)?;
     args.filter.name_packages(&mut profile, plan.granularity);
     if args.over.is_some() {
         time::check("--over", &profile)?;
@@ -336,7 +323,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     check_labels(&profile, &plan.must_exist)?;
     let mut out = printed::stdout();
-    print(&args, query, plan.file(), &profile, &mut out)?;
+    print(&args, query, plan.source.file_word(), &profile, &mut out)?;
     out.flush()?;
     // Freeing a large profile piece by piece takes longer than the system needs for all of it.
     std::mem::forget(profile);
@@ -443,7 +430,7 @@ mod tests {
             let plan = plan(line);
             assert_eq!(plan.direction, direction, "{line}");
             let expected: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
-            assert_eq!(plan.files, expected, "{line}");
+            assert_eq!(plan.source, ProfileSource::Files(expected), "{line}");
         }
     }
 

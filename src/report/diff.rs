@@ -1,7 +1,5 @@
 //! A difference of profiles as lines of text.
 
-use std::path::PathBuf;
-
 use super::text::{Align, TextColumn, clean, lines_of};
 use super::units;
 use sys::printed::Emphasis;
@@ -24,18 +22,9 @@ pub struct DiffLayout {
 
 impl DiffLayout {
     /// The contents of a difference of these files without labels: all rows.
-    pub fn for_frames(files: &[Vec<PathBuf>; 2], granularity: Granularity) -> DiffLayout {
-        let files = file_names(files);
+    pub fn for_frames(files: [Vec<String>; 2], granularity: Granularity) -> DiffLayout {
         DiffLayout { files, granularity, labels: Vec::new(), children: true, rows: 0 }
     }
-}
-
-/// The names of files before and after.
-pub fn file_names(files: &[Vec<PathBuf>; 2]) -> [Vec<String>; 2] {
-    let names = |files: &Vec<PathBuf>| {
-        files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
-    };
-    [names(&files[0]), names(&files[1])]
 }
 
 /// A line of text.

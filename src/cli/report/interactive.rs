@@ -11,10 +11,11 @@ use anyhow::Context;
 use super::super::diff::{aligned, common_types};
 use super::super::filter::{FilterArgs, OpenedFile};
 use super::super::sort::check_labels;
+use super::super::source::{ComparedSources, ProfileSource};
 use super::super::symbol_args::debuginfod_client;
 use super::super::time;
-use super::{Args, DEFAULT_FILE, Plan};
-use crate::report::diff::{file_names, renamed_line};
+use super::{Args, Plan};
+use crate::report::diff::renamed_line;
 use crate::report::terminal::{self, Base, CodeOptions, Opened, Start};
 use code::text::SourcePaths;
 use profile::Profile;
@@ -59,7 +60,7 @@ pub fn has_terminal() -> bool {
 pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
     let Some(shown) = shown(args, plan).filter(|_| has_terminal()) else { return Ok(None) };
     Ok(Some(Start {
-        file: listed(&plan.files),
+        file: listed(&plan.source),
         shown,
         filters: args.filter.added(),
         collapses_recursion: args.collapse_recursion,
@@ -97,11 +98,9 @@ fn has_columns(args: &Args) -> bool {
     args.over.is_some() || args.columns.is_given() || has_types
 }
 
-/// Files for the line at the top.
-fn listed(files: &[PathBuf]) -> String {
-    let names: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
-    let file = if names.is_empty() { DEFAULT_FILE.to_owned() } else { names.join(" ") };
-    printed::line(&file).into_owned()
+/// The names of the profiles, for the line at the top.
+fn listed(source: &ProfileSource) -> String {
+    printed::line(&source.names().join(" ")).into_owned()
 }
 
 /// The rows that these options select, if the interactive views have them.
@@ -119,8 +118,7 @@ pub(in crate::cli) fn rows(granularity: Granularity, labels: &[String]) -> Optio
 
 /// The first page of a comparison; `None`: text is printed.
 pub(in crate::cli) fn start_of_difference(
-    before: &[PathBuf],
-    after: &[PathBuf],
+    sources: &ComparedSources,
     rows: Rows,
     sort: Sort,
     filter: &FilterArgs,
@@ -136,14 +134,13 @@ pub(in crate::cli) fn start_of_difference(
             Sort::SelfValue => {}
         }
     }
-    let file = format!("{} → {}", listed(before), listed(after));
+    let file = format!("{} → {}", listed(&sources.before), listed(&sources.after));
     Some(Start { file, shown, filters: filter.added(), ..Start::default() })
 }
 
-/// The files of a comparison, and the way.
-pub(in crate::cli) struct Files {
-    /// Those before and those after.
-    pub(in crate::cli) sides: [Vec<PathBuf>; 2],
+/// The profiles to compare, and the way.
+pub(in crate::cli) struct CompareRequest {
+    pub(in crate::cli) sources: ComparedSources,
     pub(in crate::cli) scale: Scale,
     pub(in crate::cli) absolute: bool,
 }
@@ -151,29 +148,29 @@ pub(in crate::cli) struct Files {
 /// Shows a comparison.
 pub(in crate::cli) fn compare(
     filter: FilterArgs,
-    files: Files,
+    request: CompareRequest,
     start: Start,
 ) -> anyhow::Result<ExitCode> {
     filter.filter()?;
-    terminal::run(start, move || open_difference(&filter, &files))
+    terminal::run(start, move || open_difference(&filter, &request))
 }
 
-/// Reads the files of a comparison.
-fn open_difference(filter: &FilterArgs, files: &Files) -> anyhow::Result<Opened> {
-    let Files { sides, scale, absolute } = files;
+/// Reads the profiles of a comparison.
+fn open_difference(filter: &FilterArgs, request: &CompareRequest) -> anyhow::Result<Opened> {
+    let CompareRequest { sources, scale, absolute } = request;
     let mut notes = Vec::new();
-    let mut read = |file: &PathBuf| -> anyhow::Result<Profile> {
-        let is_default = file.as_os_str() == DEFAULT_FILE;
-        let files = if is_default { &[] } else { std::slice::from_ref(file) };
-        let opened = filter.open(files)?;
+    let read = |part: &ProfileSource| -> anyhow::Result<Profile> {
+        let opened = filter.open(part)?;
         notes.extend(opened.notes);
         Ok(opened.profile)
     };
-    let all: Vec<&PathBuf> = sides.iter().flatten().collect();
-    let mut before = all.iter().map(|file| read(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    let [parts_before, parts_after] = sources.parts();
+    let all = parts_before.iter().chain(&parts_after);
+    let mut before = all.map(read).collect::<anyhow::Result<Vec<_>>>()?;
     notes.extend(aligned(&mut before));
-    let types = common_types(&before, &all, filter)?;
-    let mut after = before.split_off(sides[0].len());
+    let files = sources.names();
+    let types = common_types(&before, &files.concat(), filter)?;
+    let mut after = before.split_off(parts_before.len());
     let renamed = Renamed::unite(&mut before, &after);
     notes.extend(renamed.as_ref().map(renamed_line));
     let type_after = types[before.len()];
@@ -189,7 +186,6 @@ fn open_difference(filter: &FilterArgs, files: &Files) -> anyhow::Result<Opened>
     };
     let shared = |side: Vec<Profile>| side.into_iter().map(Arc::new).collect();
     let (before, after) = (shared(before), shared(after));
-    let files = file_names(sides);
     let (scale, absolute) = (*scale, *absolute);
     let base = Some(Base { before, after, files, scale, absolute, renamed });
     Ok(Opened { profile, base, shown: None, type_index, notes })
@@ -240,7 +236,7 @@ pub(super) fn run(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCo
     args.filter.filter()?;
     let first = start.shown.clone();
     terminal::run(start, move || {
-        let OpenedFile { profile, notes } = args.filter.open(&plan.files)?;
+        let OpenedFile { profile, notes } = args.filter.open(&plan.source)?;
         check_labels(&profile, &plan.must_exist)?;
         let mut table = match first {
             Shown::Table(table) if has_columns(&args) || !table.is_plain() => table,
@@ -291,32 +287,34 @@ mod tests {
         let base = file(&directory, "base", &["cpu", "samples"]);
         let more = file(&directory, "more", &["wall", "samples", "cpu"]);
         let swapped = file(&directory, "swapped", &["samples", "cpu"]);
-        let open = |sides: &[Vec<PathBuf>; 2], kind: &str| {
+        let open = |[before, after]: [Vec<PathBuf>; 2], kind: &str| {
             let Line { filter } =
                 Line::parse_from(["x", "--type", kind].into_iter().take(if kind.is_empty() {
                     1
                 } else {
                     3
                 }));
-            let text = Sides::load(sides, &filter).map(|sides| sides.types);
-            let files = Files { sides: sides.clone(), scale: Scale::AsRecorded, absolute: false };
+            let (before, after) = (ProfileSource::Files(before), ProfileSource::Files(after));
+            let sources = ComparedSources { before, after };
+            let text = Sides::load(&sources, &filter).map(|sides| sides.types);
+            let request = CompareRequest { sources, scale: Scale::AsRecorded, absolute: false };
             (
                 text.map_err(|e| e.to_string()),
-                open_difference(&filter, &files).map_err(|e| e.to_string()),
+                open_difference(&filter, &request).map_err(|e| e.to_string()),
             )
         };
         let one = |file: &PathBuf| vec![file.clone()];
         for (after, kind, expected) in [(&more, "", 2), (&swapped, "", 1), (&more, "samples", 1)] {
-            let (text, opened) = open(&[one(&base), one(after)], kind);
+            let (text, opened) = open([one(&base), one(after)], kind);
             assert_eq!(text.unwrap()[1], expected, "{after:?}");
             assert_eq!(opened.unwrap().type_index, expected, "{after:?}");
         }
         // The sum of both has samples and cpu.
-        let (text, opened) = open(&[one(&base), vec![more.clone(), swapped.clone()]], "");
+        let (text, opened) = open([one(&base), vec![more.clone(), swapped.clone()]], "");
         assert_eq!(text.unwrap(), [0, 2, 1]);
         let Opened { profile, type_index, .. } = opened.unwrap();
         assert_eq!(profile.str(profile.sample_types[type_index].kind), "cpu");
-        let (text, opened) = open(&[one(&more), one(&base)], "");
+        let (text, opened) = open([one(&more), one(&base)], "");
         let error = text.unwrap_err();
         assert!(error.contains("has no sample type \"wall\""), "{error}");
         assert_eq!(opened.err(), Some(error));
