@@ -42,10 +42,6 @@ impl OutputFormat {
 
 /// The sentence of an error in a query, in the words of the command line.
 pub fn reason(error: &QueryError) -> String {
-    let option = |wanted: &Wanted| match wanted {
-        Wanted::Sandwich(name) => ("--sandwich", quoted(name)),
-        Wanted::Peek(regex) => ("--peek", quoted(regex)),
-    };
     match error {
         QueryError::NeedsFunctions => {
             "--sandwich and --peek report functions: use --sort self, total, name or symbol"
@@ -66,9 +62,11 @@ pub fn reason(error: &QueryError) -> String {
             let reason = regex_reason(error);
             format!("--peek: {}: it is not a regular expression: {reason}", quoted(regex))
         }
-        QueryError::NoFunction(wanted) => {
-            let (option, wanted) = option(wanted);
-            format!("{option}: no function matches {wanted}")
+        QueryError::NoFunction(Wanted::Sandwich(name)) => {
+            format!("--sandwich: no function matches {}", quoted(name))
+        }
+        QueryError::NoFunction(Wanted::Peek(regex)) => {
+            format!("--peek: no function matches {}", quoted(regex))
         }
         QueryError::NotAnswered => "this view has an answer of its own".to_owned(),
     }

@@ -1,4 +1,4 @@
-//! RowValues by source line and by instruction address, of functions or whole source files.
+//! Values by source line and by instruction address, of functions or whole source files.
 //!
 //! A line of inlined code has its value in the function that it was inlined from, and again below
 //! the line of the call in the function that it was inlined into.

@@ -335,7 +335,10 @@ fn answered(context: &Context, query: &Query, part: &Part) -> Result<Model, Stri
         _ => cut(&part.profile),
     };
     let query = &Query { limits: Limits { cut, ..Limits::NONE }, ..query.clone() };
-    let part = &named(part, &query.shown);
+    let part = &match query.shown.named(&part.profile) {
+        Cow::Borrowed(_) => part.clone(),
+        Cow::Owned(named) => Part { profile: Arc::new(named), ..part.clone() },
+    };
     let Answer { view, model } =
         view::answer(&part.profile, query, &context.cancel).map_err(|error| reason(&error))?;
     context.check()?;
@@ -360,16 +363,6 @@ fn answered(context: &Context, query: &Query, part: &Part) -> Result<Model, Stri
         }
         _ => return Err("this page is text".to_owned()),
     })
-}
-
-/// The part with the names that its rows need.
-fn named(part: &Part, shown: &Shown) -> Part {
-    if !shown.rows().is_some_and(Rows::names_packages) {
-        return part.clone();
-    }
-    let mut profile = Profile::clone(&part.profile);
-    view::name_packages(&mut profile);
-    Part { profile: Arc::new(profile), ..part.clone() }
 }
 
 /// The reason why a page has no answer.

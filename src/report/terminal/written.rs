@@ -1,6 +1,5 @@
 //! Pages as text and JSON, as `prof report` and the other commands write them.
 
-use std::borrow::Cow;
 use std::io;
 
 use super::difference::Difference;
@@ -79,10 +78,7 @@ pub fn write(
     format: OutputFormat,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let mut profile = Cow::Borrowed(profile);
-    if query.shown.rows().is_some_and(Rows::names_packages) {
-        view::name_packages(profile.to_mut());
-    }
+    let profile = query.shown.named(profile);
     let query = &as_text(context, query, format);
     let answer = view::answer(&profile, query, &context.cancel);
     let answer = answer.map_err(|error| io::Error::other(reason(&error)))?;

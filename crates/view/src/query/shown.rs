@@ -1,8 +1,10 @@
 //! The views of a query.
 
+use std::borrow::Cow;
+
 use super::{Column, Order, Values};
-use crate::{ColumnRequest, Direction, Granularity, Siblings};
-use profile::ThreadState;
+use crate::{ColumnRequest, Direction, Granularity, Siblings, name_packages};
+use profile::{Profile, ThreadState};
 
 /// A view, with its options.
 #[derive(Clone, Debug, PartialEq)]
@@ -274,6 +276,15 @@ impl Shown {
     /// Keys of the labels that group rows.
     pub fn labels(&self) -> &[String] {
         self.rows().map_or(&[], Rows::labels)
+    }
+
+    /// The profile with the names that its rows need; a copy only if these are other ones.
+    pub fn named<'p>(&self, profile: &'p Profile) -> Cow<'p, Profile> {
+        let mut profile = Cow::Borrowed(profile);
+        if self.rows().is_some_and(Rows::names_packages) {
+            name_packages(profile.to_mut());
+        }
+        profile
     }
 
     /// The order of its rows, if it has one.

@@ -9,7 +9,7 @@ use crate::report::terminal::model::{Graph, Model, reason};
 use crate::report::units;
 use queries::{Random, profiles, queries, random_query};
 use view::query::Limits;
-use view::{Cancel, Filter, Tree, name_packages};
+use view::{Cancel, Filter, Tree};
 
 mod queries;
 
@@ -20,10 +20,8 @@ type Shows = String;
 fn written(profile: &Profile, query: &Query, format: OutputFormat) -> Result<String, String> {
     let filter = |added: &AddedFilter| added.filter().unwrap();
     let filters: Vec<Filter> = query.filters.iter().map(filter).collect();
-    let mut part = filters.iter().fold(profile.clone(), |part, filter| filter.apply(part).profile);
-    if query.shown.rows().is_some_and(Rows::names_packages) {
-        name_packages(&mut part);
-    }
+    let part = filters.iter().fold(profile.clone(), |part, filter| filter.apply(part).profile);
+    let part = query.shown.named(&part);
     let found = view::answer(&part, query, &Cancel::default()).map_err(|error| reason(&error))?;
     let mut out = Vec::new();
     answer::write(&mut out, &found, query, format, None).unwrap();
@@ -133,10 +131,9 @@ fn with_limits(query: &Query, format: OutputFormat) -> Query {
 }
 
 /// A value with its share, as text has them.
-fn value_and_share(json: &Value, value: &Value) -> String {
+fn value_and_share(json: &Value, value: i64) -> String {
     let unit = json["type"]["unit"].as_str().unwrap_or("");
-    let (value, whole) = (value.as_i64().unwrap(), json["total"].as_i64().unwrap());
-    let share = view::percent(value, whole);
+    let share = view::percent(value, json["total"].as_i64().unwrap());
     squeezed(&format!("{} {share:.2}%", units::format(value, unit)))
 }
 
@@ -145,7 +142,7 @@ fn assert_threads(shown: Vec<(i64, String)>, text: &str, json: &Value, query: &Q
     assert_eq!((rows.len(), text.len()), (shown.len(), shown.len()), "{query:?}");
     for ((row, text), (total, name)) in rows.iter().zip(&text).zip(&shown) {
         assert_eq!(row["total"].as_i64(), Some(*total), "{query:?}");
-        let values = value_and_share(json, &row["total"]);
+        let values = value_and_share(json, *total);
         assert!(text.starts_with(&values) && text.ends_with(name), "{query:?}: {text} {values}");
     }
     shown.len()
@@ -170,9 +167,9 @@ fn assert_lists(text: &str, json: &Value, query: &Query) -> usize {
             Shown::Quality(_) => ["self", "total"]
                 .map(|key| format!("{:.2}% ", 100.0 * row[key]["share"].as_f64().unwrap()))
                 .to_vec(),
-            Shown::Peek(_) => {
-                vec![value_and_share(json, &row["self"]), value_and_share(json, &row["total"])]
-            }
+            Shown::Peek(_) => ["self", "total"]
+                .map(|key| value_and_share(json, row[key].as_i64().unwrap()))
+                .to_vec(),
             Shown::Coverage => ["total", "self"]
                 .map(|key| {
                     let (value, whole) = (&row[key], json["total"].as_i64().unwrap());
@@ -220,8 +217,6 @@ fn is_plain(name: &str) -> bool {
 
 /// Compares the nodes of trees in no order: each sorts them by its own rules.
 fn assert_trees(graph: &Graph, text: &str, json: &Value, query: &Query) -> usize {
-    let unit = json["type"]["unit"].as_str().unwrap_or("");
-    let whole = json["total"].as_i64().unwrap();
     let lists: &[&str] =
         if json.get("nodes").is_some() { &["nodes"] } else { &["callers", "callees"] };
     // The first of each list is the root.
@@ -239,10 +234,8 @@ fn assert_trees(graph: &Graph, text: &str, json: &Value, query: &Query) -> usize
         nodes.map(|node| (node.total, node.self_value)).collect();
     of_terminal.sort_unstable();
     assert_eq!(of_json, of_terminal, "{query:?}");
-    let shares = of_json.iter().map(|&(total, _)| {
-        format!("{} {:.2}%", units::format(total, unit), view::percent(total, whole))
-    });
-    let mut expected: Vec<String> = shares.map(|share| squeezed(&share)).collect();
+    let mut expected: Vec<String> =
+        of_json.iter().map(|&(total, _)| value_and_share(json, total)).collect();
     expected.sort();
     let is_value =
         |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '-');

@@ -3,7 +3,7 @@
 use super::super::{hostile, views};
 use super::*;
 use profile::LabelSetId;
-use view::query::Column as ByColumn;
+use view::query::{CONDITIONS, Column as ByColumn};
 use view::testing::{functions, odd_names, phases};
 
 /// A small generator of numbers: the same in each run.
@@ -104,14 +104,8 @@ pub fn random_query(random: &mut Random, profile: &Profile) -> Query {
     query.type_index = random.below(profile.sample_types.len());
     query.collapses_recursion = random.chance(3);
     let names = names(profile);
-    let conditions = [
-        Condition::Focus,
-        Condition::Ignore,
-        Condition::Hide,
-        Condition::Show,
-        Condition::ShowFrom,
-        Condition::PruneFrom,
-    ];
+    // Those of frames, which are the first ones.
+    let conditions = &CONDITIONS[..6];
     for _ in 0..random.below(3) {
         let condition = conditions[random.below(conditions.len())];
         let value = names[random.below(names.len())].clone();
