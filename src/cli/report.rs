@@ -114,7 +114,7 @@ pub struct Args {
     /// The columns are self values, or totals with --cum. Text has at most 60: the interval is
     /// widened if there would be more. It needs a profile of 'prof record --timestamps'.
     #[arg(long, value_name = "INTERVAL", value_parser = time::interval, help_heading = "View",
-          conflicts_with_all = ["call_graph", "ratio", "coverage", "quality"])]
+          conflicts_with_all = ["call_graph", "ratio"])]
     over: Option<u64>,
 
     #[command(flatten)]
@@ -469,5 +469,15 @@ mod tests {
         assert!(refused("--percent-limit NaN").contains("from 0 to 100"));
         assert!(refused("--percent-limit -1").contains("from 0 to 100"));
         assert!(refused("-n -1").contains("not a number of rows"));
+    }
+
+    #[test]
+    fn only_a_table_has_columns() {
+        for view in ["--sandwich f", "--peek f", "--coverage", "--quality", "--states", "-g"] {
+            for columns in ["--over 1s", "--ratio a/b"] {
+                let error = refused(&format!("{columns} {view}"));
+                assert!(error.contains("cannot be used with"), "{view} {columns}: {error}");
+            }
+        }
     }
 }

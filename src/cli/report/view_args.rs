@@ -50,7 +50,7 @@ static OPTIONS: [ViewOption; 5] = [
             As two call trees, each merged over all places where FUNCTION occurs. FUNCTION is a \
             name, or else a regular expression. In a recursion, the outermost call counts.",
         value_name: Some("FUNCTION"),
-        conflicts: &["call_graph", "ratio", "columns"],
+        conflicts: &["call_graph"],
         view: |function, _| Shown::Sandwich(function),
     },
     ViewOption {
@@ -60,7 +60,7 @@ static OPTIONS: [ViewOption; 5] = [
             As pprof's peek: the calls have the value of the samples that contain them, and its \
             percentage of the function's total.",
         value_name: Some("REGEX"),
-        conflicts: &["call_graph", "ratio", "columns"],
+        conflicts: &["call_graph"],
         view: |regex, _| Shown::Peek(regex),
     },
     ViewOption {
@@ -69,7 +69,7 @@ static OPTIONS: [ViewOption; 5] = [
         long_help: "Print the shares with names, lines and whole stacks, by binary\n\n\
             Includes the reasons why some are missing, and the commands that help.",
         value_name: None,
-        conflicts: &["ratio", "columns"],
+        conflicts: &[],
         view: |_, _| Shown::Coverage,
     },
     ViewOption {
@@ -79,7 +79,7 @@ static OPTIONS: [ViewOption; 5] = [
             Includes the number of samples, the entropy of the profile, and the number of further \
             samples that halves the intervals.",
         value_name: None,
-        conflicts: &["call_graph", "lines", "ratio", "columns"],
+        conflicts: &["call_graph", "lines"],
         view: |_, order| Shown::Quality(order.into()),
     },
     ViewOption {
@@ -89,7 +89,7 @@ static OPTIONS: [ViewOption; 5] = [
             States are those of prof record -T wall: running, runnable, sleeping, disk and stopped. \
             Threads are in the order of their totals, or of their names with --sort name.",
         value_name: None,
-        conflicts: &["call_graph", "lines", "ratio", "columns"],
+        conflicts: &["call_graph", "lines"],
         view: |_, order| Shown::States(of_threads(order)),
     },
 ];
@@ -113,6 +113,7 @@ impl clap::Args for ViewArgs {
                 .help_heading("View")
                 .action(action)
                 .conflicts_with_all(others(option.name))
+                .conflicts_with_all(["ratio", "columns", "over"])
                 .conflicts_with_all(option.conflicts)
         }))
     }
