@@ -13,9 +13,9 @@ use crate::report::annotate::{self, Annotated, Layout, Lookup, Order};
 use crate::report::text::{self, quoted};
 use code::text::SourcePaths;
 use sys::{printed, suggest};
-use view::query::regex_reason;
+use view::View;
+use view::query::{Query, Shown, ShownSource, regex_reason};
 use view::source::{Listing, Selection, Source, Unit, candidates};
-use view::{Granularity, View};
 
 /// Functions without `-n`.
 const DEFAULT_FUNCTIONS: usize = 10;
@@ -149,8 +149,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = args.symbols.options()?;
     let profile = args.filter.load(&ProfileSource::Files(args.files.clone()))?;
     let type_index = args.filter.type_index(&profile)?;
-    let granularity = Granularity { binary: false, line: true, ..Granularity::FUNCTION };
-    let view = View::new(&profile, type_index, granularity);
+    let shown = ShownSource { name: args.what.clone(), assembly: args.asm };
+    let query = Query { granularity: None, ..args.filter.query(Shown::Source(shown)) };
+    let part = args.filter.part(profile, &query)?;
+    let view = View::new(&part.profile, type_index, query.granularity());
     let mut lookup = Lookup::new(&view, &paths, &options);
     let source = source(&view, &lookup, &mut args)?;
     let mut out = printed::stdout();

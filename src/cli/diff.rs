@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use super::filter::FilterArgs;
 use super::report::interactive::{CodeArgs, CompareRequest};
@@ -16,6 +17,7 @@ use crate::report::terminal::Start;
 use profile::{Profile, ValueType};
 use sys::printed::{self, Lines, Stderr};
 use view::answer::DiffAnswer;
+use view::query::{Query, Shown};
 use view::{Diff, DiffOptions, Granularity, Renamed, Scale, Sort, View};
 
 /// Arguments of `prof diff`.
@@ -200,13 +202,12 @@ impl Comparison<'_> {
 
     /// Prints the comparison.
     pub(super) fn print(self) -> anyhow::Result<ExitCode> {
-        let mut sides = Sides::load(&self.sources, self.filter)?;
-        for profile in &mut sides.profiles {
-            self.filter.name_packages(profile, self.granularity);
-        }
+        let granularity = Some(self.granularity);
+        let query = Query { granularity, ..self.filter.query(Shown::DiffFlame) };
+        let sides = Sides::load(&self.sources, self.filter, &query)?;
         if !self.must_exist.is_empty() {
             let missing = |p: &Profile| check_labels(p, &self.must_exist);
-            let errors = sides.profiles.iter().map(missing);
+            let errors = sides.profiles.iter().map(|profile| missing(profile));
             if let Some(first) = errors.collect::<Result<Vec<()>, _>>().err()
                 && sides.profiles.iter().all(|p| missing(p).is_err())
             {
@@ -301,7 +302,7 @@ pub(super) fn common_types<P: Borrow<Profile>>(
 /// The profiles of both sides.
 pub(super) struct Sides {
     /// Those before, then those after.
-    pub(super) profiles: Vec<Profile>,
+    pub(super) profiles: Vec<Arc<Profile>>,
     /// The number of those before.
     pub(super) before_count: usize,
     /// The common sample type in each of them.
@@ -311,19 +312,24 @@ pub(super) struct Sides {
 }
 
 impl Sides {
-    /// Reads the profiles.
-    pub(super) fn load(sources: &ComparedSources, filter: &FilterArgs) -> anyhow::Result<Sides> {
+    /// Reads the profiles: the parts that `query` is about.
+    pub(super) fn load(
+        sources: &ComparedSources,
+        filter: &FilterArgs,
+        query: &Query,
+    ) -> anyhow::Result<Sides> {
         // Before the profiles, so that an error is reported at once.
-        filter.filter()?;
+        filter.check()?;
         let [parts_before, parts_after] = sources.parts();
-        let read = parts_before.iter().chain(&parts_after).map(|part| filter.read(part));
+        let read = parts_before.iter().chain(&parts_after).map(|part| filter.load(part));
+        let read = read.map(|profile| profile.map(Arc::unwrap_or_clone));
         let mut profiles = read.collect::<anyhow::Result<Vec<Profile>>>()?;
         aligned(&mut profiles).iter().for_each(|note| Stderr::line(&format!("prof: {note}")));
         // Before the filter, which may select a binary.
         let (before, after) = profiles.split_at_mut(parts_before.len());
         let renamed = Renamed::unite(before, after);
-        let profiles = profiles.into_iter().map(|profile| filter.apply(profile));
-        let profiles = profiles.collect::<anyhow::Result<Vec<Profile>>>()?;
+        let part = |profile| anyhow::Ok(filter.part(Arc::new(profile), query)?.profile);
+        let profiles = profiles.into_iter().map(part).collect::<anyhow::Result<Vec<_>>>()?;
         let types = common_types(&profiles, &sources.names().concat(), filter)?;
         Ok(Sides { profiles, before_count: parts_before.len(), types, renamed })
     }

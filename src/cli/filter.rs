@@ -2,16 +2,19 @@
 
 pub mod samples;
 
+use std::sync::Arc;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::source::{Loaded, ProfileSource};
 use super::{columns, usage};
+use crate::report::answer;
 use crate::report::style::{Style, restyle};
 use profile::Profile;
 use symbols::refused;
-use sys::printed::{self, Stderr};
-use view::query::AddedFilter;
-use view::{Condition, Filter, Granularity};
+use sys::printed;
+use view::query::{Query, Shown};
+use view::{Answer, Cancel, Granularity, Part, without_dropped_frames};
 
 use samples::SampleArgs;
 
@@ -31,14 +34,6 @@ pub enum FrameParts {
     Addresses,
     /// Packages: crates, namespaces, Go and Java packages, Python modules
     Packages,
-}
-
-/// A profile for the interactive views.
-pub struct OpenedFile {
-    /// The profile.
-    pub profile: Profile,
-    /// Notes for the line at the bottom.
-    pub notes: Vec<String>,
 }
 
 /// The samples and frames that a view shows; the names are pprof's.
@@ -90,101 +85,61 @@ fn style() -> impl TypedValueParser<Value = Style> {
 }
 
 impl FilterArgs {
-    /// The filter. Fails if a value is not a regular expression.
-    pub fn filter(&self) -> anyhow::Result<Filter> {
-        self.samples.filter()
+    /// Fails if a value is no filter. Called before profiles are read or recorded.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.samples.check()
+    }
+
+    /// A query about the samples and frames that the arguments select.
+    pub fn query(&self, shown: Shown) -> Query {
+        Query {
+            filters: self.samples.added(),
+            granularity: self.granularity(),
+            folds_inlined: self.no_inlines,
+            ..Query::new(shown)
+        }
     }
 
     /// Reads and merges profiles, as [`ProfileSource::read`], with the names of `--demangle`, and
-    /// applies the filter.
-    pub fn load(&self, source: &ProfileSource) -> anyhow::Result<Profile> {
-        Ok(self.load_part(source)?.0)
-    }
-
-    /// The same, with the beginning of the part that `--time` selects, in microseconds since that of
-    /// the recording.
-    pub fn load_part(&self, source: &ProfileSource) -> anyhow::Result<(Profile, u64)> {
-        let (mut profile, from) = self.load_part_for_file(source)?;
-        self.prepare(&mut profile);
-        Ok((profile, from))
-    }
-
-    /// The same for a file: with all characters of its names, and with inlined functions.
-    pub fn load_for_file(&self, source: &ProfileSource) -> anyhow::Result<Profile> {
-        Ok(self.load_part_for_file(source)?.0)
-    }
-
-    fn load_part_for_file(&self, source: &ProfileSource) -> anyhow::Result<(Profile, u64)> {
+    /// without the frames that they drop. Prints the notes.
+    pub fn load(&self, source: &ProfileSource) -> anyhow::Result<Arc<Profile>> {
         // Before the profiles, so that an error is reported at once.
-        let filter = self.filter()?;
-        self.samples.apply(&filter, self.read(source)?)
+        self.check()?;
+        Ok(Arc::new(self.read(source)?.noted()))
     }
 
-    /// Reads and merges profiles, with the names of `--demangle`; [`FilterArgs::apply`] is to follow.
-    pub fn read(&self, source: &ProfileSource) -> anyhow::Result<Profile> {
-        let mut profile = source.read()?.noted();
-        self.restyle(&mut profile);
-        Ok(profile)
+    /// The same for the interactive views, whose filters match the names that are shown.
+    pub fn open(&self, source: &ProfileSource) -> anyhow::Result<Loaded> {
+        let Loaded { mut profile, notes } = self.read(source)?;
+        clean(&mut profile);
+        Ok(Loaded { profile, notes })
     }
 
-    /// Applies the filter to a recording.
-    pub fn apply(&self, profile: Profile) -> anyhow::Result<Profile> {
-        let (mut profile, _) = self.samples.apply(&self.filter()?, profile)?;
-        self.prepare(&mut profile);
-        Ok(profile)
-    }
-
-    /// The same for a recording that goes on: nothing is printed.
-    pub fn apply_live(&self, mut profile: Profile) -> anyhow::Result<Profile> {
+    /// The same of a recording that goes on.
+    pub fn open_live(&self, mut profile: Profile) -> Profile {
         self.restyled(&mut profile);
-        self.apply(profile)
+        clean(&mut profile);
+        profile
     }
 
-    /// Prepares a profile for the interactive views, which have the filters as conditions.
-    pub fn prepare_for_views(&self, profile: &mut Profile) {
-        self.restyled(profile);
-        self.prepare(profile);
-    }
-
-    /// Reads and merges profiles for the interactive views, which have the filters as conditions, and
-    /// show the notes.
-    pub fn open(&self, source: &ProfileSource) -> anyhow::Result<OpenedFile> {
+    fn read(&self, source: &ProfileSource) -> anyhow::Result<Loaded> {
         let Loaded { mut profile, mut notes } = source.read()?;
         notes.extend(self.restyled(&mut profile));
-        if self.samples.time.is_given() {
-            super::time::check("--time", &profile)?;
-        }
-        // A file may have frames to drop also without a filter.
-        profile = Filter::default().apply(profile).profile;
-        self.prepare(&mut profile);
-        Ok(OpenedFile { profile, notes })
+        Ok(Loaded { profile: without_dropped_frames(profile), notes })
     }
 
-    /// Cleans the names of a profile, and names its functions as the options select.
-    fn prepare(&self, profile: &mut Profile) {
-        // No name may break or control a line of output.
-        profile.strings.replace(printed::line);
-        view::cut_long_texts(profile);
-        // After the filter, which matches the names in the file, as in pprof.
-        view::clean_file_names(profile);
-        if self.no_inlines {
-            view::fold_inlined(profile);
-        }
-        if self.granularity == Some(FrameParts::Packages) {
-            view::name_packages(profile);
-        }
+    /// What a query is about, with clean names. As in pprof, the filters match the names in the
+    /// profile. Prints those that nothing meets.
+    pub fn part(&self, profile: Arc<Profile>, query: &Query) -> anyhow::Result<Part> {
+        let mut part = self.samples.part(profile)?;
+        clean(Arc::make_mut(&mut part.profile));
+        Ok(part.named(query.naming()))
     }
 
-    /// True if rows are packages, and `--granularity` has not named functions by them.
-    pub fn has_to_name_packages(&self, granularity: Granularity) -> bool {
-        granularity.package && self.granularity != Some(FrameParts::Packages)
-    }
-
-    /// Names functions by their packages if rows are packages, and `--granularity` has not done it.
-    pub fn name_packages(&self, profile: &mut Profile, granularity: Granularity) {
-        if self.has_to_name_packages(granularity) {
-            view::name_packages(profile);
-        }
+    /// The samples of profiles that pass the filters, for a file: names have all their characters, and
+    /// inlined functions stay.
+    pub fn load_for_file(&self, source: &ProfileSource) -> anyhow::Result<Arc<Profile>> {
+        Ok(self.samples.part(self.load(source)?)?.profile)
     }
 
     /// The granularity, if one is requested.
@@ -199,42 +154,8 @@ impl FilterArgs {
         })
     }
 
-    /// The filters as those of the interactive views, one by one, in the order in which they apply.
-    pub fn added(&self) -> Vec<AddedFilter> {
-        const ORDER: [Condition; 16] = [
-            Condition::Time,
-            Condition::Process,
-            Condition::Thread,
-            Condition::TagRoot,
-            Condition::TagLeaf,
-            Condition::Binary,
-            Condition::Focus,
-            Condition::Ignore,
-            Condition::Hide,
-            Condition::Show,
-            Condition::ShowFrom,
-            Condition::TagFocus,
-            Condition::TagIgnore,
-            Condition::TagShow,
-            Condition::TagHide,
-            Condition::PruneFrom,
-        ];
-        let given = ORDER.into_iter().filter_map(|condition| {
-            let value = self.samples.value(condition).filter(|value| !value.is_empty())?;
-            Some(AddedFilter { condition, value })
-        });
-        given.collect()
-    }
-
-    /// Writes the names in the style of `--demangle`. Prints if it could not with some of them.
-    pub fn restyle(&self, profile: &mut Profile) {
-        if let Some(note) = self.restyled(profile) {
-            Stderr::line(&format!("prof: {note}"));
-        }
-    }
-
-    /// The same, and returns the note.
-    fn restyled(&self, profile: &mut Profile) -> Option<String> {
+    /// Writes the names in the style of `--demangle`. Returns the note about those that it could not.
+    pub fn restyled(&self, profile: &mut Profile) -> Option<String> {
         let style = self.demangle?;
         let left = if style == Style::None { 0 } else { refused(profile) };
         restyle(profile, style);
@@ -262,4 +183,18 @@ impl FilterArgs {
             usage(format!("--type: the profile has no sample type {wanted:?}; it has: {there}"))
         })
     }
+}
+
+/// The answer to a query about this part.
+pub fn answered(part: Part, query: &Query) -> anyhow::Result<Answer> {
+    let answer = Answer::new(part, query, &Cancel::default());
+    answer.map_err(|error| anyhow::anyhow!(answer::reason(&error)))
+}
+
+/// Cleans the names of a profile for views: no name may break or control a line of output, and each
+/// source file has one name.
+fn clean(profile: &mut Profile) {
+    profile.strings.replace(printed::line);
+    view::cut_long_texts(profile);
+    view::clean_file_names(profile);
 }

@@ -1,7 +1,9 @@
 //! `prof flame`.
 
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use super::diff::{ScaleArgs, Sides};
 use super::filter::FilterArgs;
@@ -18,6 +20,7 @@ use crate::report::{flame_diff, folded, json, summary as view_summary};
 use profile::{Profile, StrId, label};
 use sys::printed::{self, Stderr};
 use view::answer::{BoxesAnswer, DiffBoxesAnswer};
+use view::query::{Query, Shown};
 use view::{
     BoxOptions, Boxes, Cut, Diff, DiffBoxes, DiffOptions, DiffTree, Direction, Granularity,
     Siblings, States, Tree, View,
@@ -157,10 +160,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.target.is_given() {
         return record_and_draw(&args, output);
     } else {
-        let profile = args.draw.filter.load(&source)?;
-        draw(&args, &profile, output)?;
-        // Freeing a large profile piece by piece takes longer than the system needs for all.
-        std::mem::forget(profile);
+        draw(&args, args.draw.filter.load(&source)?, output)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -170,14 +170,11 @@ fn record_and_draw(args: &Args, mut output: Output) -> anyhow::Result<ExitCode> 
     let mut recorded = super::record::record(&args.target, names, args.verbosity, &mut output)?;
     recorded.profile.strings.replace(printed::line);
     let some = recorded.diagnostics.samples > 0;
-    args.draw.filter.restyle(&mut recorded.profile);
+    if let Some(note) = args.draw.filter.restyled(&mut recorded.profile) {
+        Stderr::line(&format!("prof: {note}"));
+    }
     let to_stdout = output.is_stdout();
-    let bytes = if some {
-        let profile = args.draw.filter.apply(recorded.profile.clone())?;
-        draw(args, &profile, output)?
-    } else {
-        0
-    };
+    let bytes = if some { draw(args, Arc::new(recorded.profile.clone()), output)? } else { 0 };
     if !args.verbosity.quiet {
         let summary = Summary::for_recording(&recorded, None);
         summary.write(&mut Stderr, args.verbosity.verbose)?;
@@ -230,7 +227,7 @@ impl DrawArgs {
     /// Fails if the drawing would go to a terminal or a filter is invalid. Called before the
     /// recording.
     pub fn check(&self) -> anyhow::Result<()> {
-        self.filter.filter()?;
+        self.filter.check()?;
         let terminal = self.output.is_none() && printed::stdout_is_terminal();
         if terminal && !self.folded && !self.json {
             return Err(usage(
@@ -273,8 +270,9 @@ impl DrawArgs {
         let output = Output::create_any(path)?;
         let before = ProfileSource::Files(self.diff.clone());
         let sources = ComparedSources { before, after };
-        let sides = Sides::load(&sources, &self.filter)?;
-        let granularity = self.filter.granularity().unwrap_or(Granularity::FUNCTION);
+        let query = self.filter.query(Shown::DiffFlame);
+        let sides = Sides::load(&sources, &self.filter, &query)?;
+        let granularity = query.granularity();
         let mut views = sides.views(granularity);
         views.iter_mut().for_each(|view| view.collapse_recursion = self.collapse_recursion);
         let negative: usize = views.iter_mut().map(View::leave_out_negative).sum();
@@ -337,10 +335,15 @@ impl DrawArgs {
 }
 
 /// Draws a profile. The number of bytes written.
-fn draw(args: &Args, profile: &Profile, output: Output) -> anyhow::Result<u64> {
+fn draw(args: &Args, profile: Arc<Profile>, output: Output) -> anyhow::Result<u64> {
     let (args, quiet) = (&args.draw, args.verbosity.quiet);
-    let type_index = args.filter.type_index(profile)?;
-    let mut view = View::new(profile, type_index, args.granularity());
+    let type_index = args.filter.type_index(&profile)?;
+    let shown = Shown::flame(Direction::Callees);
+    let query = Query { granularity: Some(args.granularity()), ..args.filter.query(shown) };
+    // Kept, so that it is not freed: that takes longer, piece by piece, than the system needs for all.
+    let part = ManuallyDrop::new(args.filter.part(profile, &query)?);
+    let profile = &*part.profile;
+    let mut view = View::new(profile, type_index, query.granularity());
     view.collapse_recursion = args.collapse_recursion;
     if view.kept_total == 0 {
         anyhow::bail!(

@@ -1,18 +1,19 @@
 //! `prof graph`.
 
+use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::filter::FilterArgs;
+use super::filter::{FilterArgs, answered};
 use super::output::Output;
 use super::source::ProfileSource;
 use super::{examples, report, usage};
-use crate::report::summary::title;
-use crate::report::{dot, graphviz, json};
-use profile::Profile;
+use crate::report::answer::{self, OutputFormat};
+use crate::report::graphviz;
 use sys::printed;
-use view::answer::GraphAnswer;
-use view::{Granularity, Graph, NodeOrder, Trim, View};
+use view::query::{Query, Shown};
+use view::{Answer, Model, Trim};
 
 /// The heading of options for the drawing in help.
 const HEADING: &str = "Drawing";
@@ -71,11 +72,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let output = Output::create_any(args.output.as_deref().unwrap_or(Path::new("-")))?;
     let profile = args.filter.load(&ProfileSource::Files(args.files.clone()))?;
     let type_index = args.filter.type_index(&profile)?;
-    let granularity = args.filter.granularity().unwrap_or(Granularity::SYMBOL);
-    let view = View::new(&profile, type_index, granularity);
-    draw(&args, &view, output)?;
-    // Freeing a large profile piece by piece takes longer than the system needs for all.
-    std::mem::forget::<Profile>(profile);
+    let Args { nodecount, nodefraction, edgefraction, .. } = args;
+    let trim = Trim { nodes: nodecount, node_fraction: nodefraction, edge_fraction: edgefraction };
+    let query = Query { type_index, ..args.filter.query(Shown::Graph(trim)) };
+    let part = args.filter.part(profile, &query)?;
+    // Kept, so that it is not freed: that takes longer, piece by piece, than the system needs for all.
+    let answer = ManuallyDrop::new(answered(part, &query)?);
+    draw(&args, &query, &answer, output)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -86,32 +89,33 @@ impl Args {
     }
 }
 
-fn draw(args: &Args, view: &View, output: Output) -> anyhow::Result<()> {
-    let Args { nodecount, nodefraction, edgefraction, .. } = *args;
-    let trim = Trim { nodes: nodecount, node_fraction: nodefraction, edge_fraction: edgefraction };
-    let graph = Graph::new(view, NodeOrder::Drawing, trim);
+fn draw(args: &Args, query: &Query, answer: &Answer, output: Output) -> anyhow::Result<()> {
+    let text = |format: OutputFormat| {
+        move |out: &mut dyn Write| answer::write(out, answer, query, format, None)
+    };
     if args.json {
-        output.write_text(|out| json::write(out, &GraphAnswer::new(view, &graph)))?;
+        output.write_text(text(OutputFormat::Json))?;
         return Ok(());
     }
+    let view = answer.view();
     if view.kept_total == 0 {
         anyhow::bail!(
             "nothing to draw: {}",
-            report::nothing_to_show(view, &args.filter.samples.time)
+            report::nothing_to_show(&view, &args.filter.samples.time)
         );
     }
     anyhow::ensure!(
-        !graph.nodes.is_empty(),
-        "nothing to draw: every function is below --nodefraction {nodefraction}; lower it"
+        matches!(&answer.model, Model::Graph(graph) if !graph.nodes.is_empty()),
+        "nothing to draw: every function is below --nodefraction {}; lower it",
+        args.nodefraction
     );
-    let title = title(view);
     if args.is_svg() {
-        let mut text = Vec::new();
-        dot::write(&mut text, view, &graph, &title)?;
-        let svg = graphviz::svg(text)?;
+        let mut dot = Vec::new();
+        text(OutputFormat::Text)(&mut dot)?;
+        let svg = graphviz::svg(dot)?;
         output.write_text(|out| out.write_all(&svg))?;
     } else {
-        output.write_text(|out| dot::write(out, view, &graph, &title))?;
+        output.write_text(text(OutputFormat::Text))?;
     }
     Ok(())
 }

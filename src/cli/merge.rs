@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use super::examples;
 use super::filter::samples::{self, SampleArgs};
 use super::source::ProfileSource;
+use view::without_dropped_frames;
 
 /// Arguments of `prof merge`.
 #[derive(Debug, clap::Args)]
@@ -25,15 +27,15 @@ pub struct Args {
 
 /// Runs `prof merge`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let filter = args.samples.filter()?;
+    args.samples.check()?;
     // First, so that an unwritable path is reported before the work.
     let output = samples::output(&args.output)?;
     let profile = ProfileSource::Files(args.files).read()?.noted();
     // As it was recorded: the frames that a profile drops are dropped where it is shown.
-    let merged = if filter.is_empty() && !args.samples.time.is_given() {
-        profile
+    let merged = if args.samples.added().is_empty() {
+        Arc::new(profile)
     } else {
-        args.samples.apply(&filter, profile)?.0
+        args.samples.part(Arc::new(without_dropped_frames(profile)))?.profile
     };
     samples::write(&merged, output)?;
     Ok(ExitCode::SUCCESS)

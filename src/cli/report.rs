@@ -1,12 +1,13 @@
 //! `prof report`.
 
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::columns::ColumnArgs;
 use super::diff::{Comparison, ScaleArgs, TestArgs};
-use super::filter::{FilterArgs, samples};
+use super::filter::{FilterArgs, answered, samples};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::source::{ComparedSources, ProfileSource};
 use super::time::{self, TimeArgs};
@@ -14,11 +15,10 @@ use super::{examples, usage};
 use crate::report::answer::{self, OutputFormat};
 use crate::report::terminal::Start;
 use crate::report::{json, text};
-use profile::Profile;
 use sys::printed;
 use view::answer::HeaderAnswer;
 use view::query::{Groups, Intervals, Limits, Query, Rows, Shown, Table, Values};
-use view::{Answer, Cancel, Cut, Direction, Granularity, Sort, View};
+use view::{Cancel, Cut, Direction, Granularity, Part, Sort, View};
 
 pub(super) mod interactive;
 mod view_args;
@@ -255,14 +255,10 @@ impl Args {
 
     /// The table. Its columns follow from the profile.
     fn table(&self, plan: &Plan) -> Table {
-        let groups = Groups {
-            granularity: plan.granularity,
-            names_packages: self.filter.has_to_name_packages(plan.granularity),
-            labels: plan.labels.clone(),
-        };
+        let groups = Groups { granularity: plan.granularity, labels: plan.labels.clone() };
         let values = if plan.order == Sort::Total { Values::Total } else { Values::Own };
         let most = self.format().most_intervals();
-        let over = self.over.map(|interval| Intervals { interval, most, from: 0, values });
+        let over = self.over.map(|interval| Intervals { interval, most, values });
         Table { over, ..Table::new(Rows::from(groups), plan.order.into()) }
     }
 
@@ -289,7 +285,7 @@ impl Args {
             roots,
             collapses_recursion: self.collapse_recursion,
             limits,
-            ..Query::new(shown)
+            ..self.filter.query(shown)
         }
     }
 }
@@ -306,27 +302,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(start) = interactive::start(&args, &plan)? {
         return interactive::run(args, plan, start);
     }
-    let mut query = args.query(&plan);
+    let query = args.query(&plan);
     query.check().map_err(|error| usage(answer::reason(&error)))?;
     if let Some(path) = &args.output {
         let output = samples::output(path)?;
-        samples::write(&args.filter.load_for_file(&plan.source)?, output)?;
+        samples::write(&*args.filter.load_for_file(&plan.source)?, output)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (mut profile, from) = args.filter.load_part(&plan.source)?;
-    args.filter.name_packages(&mut profile, plan.granularity);
-    if args.over.is_some() {
-        time::check("--over", &profile)?;
-    }
-    if let Shown::Table(Table { over: Some(intervals), .. }) = &mut query.shown {
-        intervals.from = from;
-    }
-    check_labels(&profile, &plan.must_exist)?;
+    let profile = args.filter.load(&plan.source)?;
+    // Kept, so that it is not freed: that takes longer, piece by piece, than the system needs for all.
+    let part = ManuallyDrop::new(args.filter.part(profile, &query)?);
+    check_labels(&part.profile, &plan.must_exist)?;
     let mut out = printed::stdout();
-    print(&args, query, plan.source.file_word(), &profile, &mut out)?;
+    print(&args, query, plan.source.file_word(), &part, &mut out)?;
     out.flush()?;
-    // Freeing a large profile piece by piece takes longer than the system needs for all of it.
-    std::mem::forget(profile);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -334,9 +323,10 @@ fn print(
     args: &Args,
     mut query: Query,
     file: Option<String>,
-    profile: &Profile,
+    part: &Part,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
+    let profile = &*part.profile;
     query.type_index = match &mut query.shown {
         Shown::Table(table) => {
             table.columns = args.columns.request(profile, args.filter.type_indices(profile)?)?;
@@ -355,16 +345,15 @@ fn print(
         }
         return Ok(());
     }
-    let view = query.view(profile, &Cancel::default());
-    if view.kept_total == 0 && !args.json {
+    if !args.json && !part.has_values(query.type_index) {
+        let view = query.view(profile, &Cancel::default());
         text::write_summary(out, &view)?;
         writeln!(out, "{}", nothing_to_show(&view, &args.filter.samples.time))?;
         return Ok(());
     }
-    let answer = Answer::new(view, &query);
-    let answer = answer.map_err(|error| anyhow::anyhow!(answer::reason(&error)))?;
+    let answer = answered(part.clone(), &query)?;
     if !args.json {
-        text::write_summary(out, &answer.view)?;
+        text::write_summary(out, &answer.view())?;
     }
     Ok(answer::write(out, &answer, &query, args.format(), file)?)
 }

@@ -1,9 +1,9 @@
 //! Arguments that select a part of a recording.
 
 use crate::report::{over, units};
-use profile::Profile;
 use sys::printed::Stderr;
-use view::{TimePoint, TimeRange, length_micros, select_time};
+use view::query::AddedFilter;
+use view::{Part, TimePoint, TimeRange};
 
 /// The part of a recording that a view shows.
 #[derive(Debug, Default, clap::Args)]
@@ -28,38 +28,23 @@ impl TimeArgs {
         self.time.map(|range| range.to_string())
     }
 
-    /// The selected part of a profile, and its beginning in microseconds since that of the whole.
-    ///
-    /// # Errors
-    ///
-    /// A part is selected, and the profile has no times of samples.
-    pub fn select(&self, profile: Profile) -> anyhow::Result<(Profile, u64)> {
-        let Some(range) = self.time else { return Ok((profile, 0)) };
-        check("--time", &profile)?;
-        let length = TimePoint::Micros(length_micros(&profile));
-        let part = select_time(profile, range);
-        if part.profile.samples.is_empty() {
+    /// Prints what is missing in the selected part of a recording of this length in microseconds.
+    pub fn note(&self, part: &Part, length: u64) {
+        let Some(range) = self.time else { return };
+        if part.unmatched.iter().any(AddedFilter::is_time) {
+            let length = TimePoint::Micros(length);
             Stderr::line(&format!(
                 "prof: --time {range}: no sample in this range; the recording has 0s..{length}"
             ));
         }
-        let shown = part.profile.default_type_index();
+        let profile = &part.profile;
+        let shown = profile.default_type_index();
         if let Some(&value) = part.without_time.get(shown).filter(|value| **value != 0) {
-            let unit = part.profile.sample_types[shown].unit;
-            let value = units::format(value, part.profile.str(unit));
+            let unit = profile.sample_types[shown].unit;
+            let value = units::format(value, profile.str(unit));
             Stderr::line(&format!("prof: left out {value} of samples without a time"));
         }
-        Ok((part.profile, part.from))
     }
-}
-
-/// Fails if the profile has no times of samples, which `option` needs.
-pub fn check(option: &str, profile: &Profile) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        !profile.times.is_empty(),
-        "{option}: the profile has no times of samples; record with prof record --timestamps"
-    );
-    Ok(())
 }
 
 /// Parses the interval of `--over`, as microseconds.

@@ -163,8 +163,7 @@ impl Args {
         if self.interval < Duration::from_millis(100) {
             return Err(usage("--interval: the shortest is 100ms"));
         }
-        self.filter.filter()?;
-        Ok(())
+        self.filter.check()
     }
 
     fn window(&self, default: LiveWindow) -> LiveWindow {

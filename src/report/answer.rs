@@ -4,9 +4,12 @@ use std::io::{self, Write};
 
 use super::advice::binaries::{advisor, once, remedies};
 use super::text::{TableOptions, TreeOptions, quoted};
-use super::{coverage, json, over, peek, quality, sandwich, states, text, threads};
+use super::{coverage, dot, json, over, peek, quality, sandwich, states, summary, text, threads};
 use view::answer::AnswerData;
-use view::query::{Limits, OwnRows, Query, QueryError, Shown, Table, Values, Wanted, regex_reason};
+use view::query::{
+    AddedFilter, FilterError, Limits, OwnRows, Query, QueryError, Shown, Table, Timed, Values,
+    Wanted, regex_reason,
+};
 use view::{Answer, Columns, Cut, Model, SandwichModel, TableModel};
 
 /// The form of the output.
@@ -43,6 +46,17 @@ impl OutputFormat {
 /// The sentence of an error in a query, in the words of the command line.
 pub fn reason(error: &QueryError) -> String {
     match error {
+        QueryError::NoFilter(added, error) => wrong_filter(added, error),
+        QueryError::NoTimes(timed) => {
+            let option = match timed {
+                Timed::Filter => "--time",
+                Timed::Table => "--over",
+            };
+            format!(
+                "{option}: the profile has no times of samples; record with prof record \
+                 --timestamps"
+            )
+        }
         QueryError::NeedsFunctions => {
             "--sandwich and --peek report functions: use --sort self, total, name or symbol"
                 .to_owned()
@@ -69,6 +83,18 @@ pub fn reason(error: &QueryError) -> String {
             format!("--peek: no function matches {}", quoted(regex))
         }
         QueryError::NotAnswered => "this view has an answer of its own".to_owned(),
+        QueryError::Canceled => "canceled".to_owned(),
+    }
+}
+
+/// The sentence about a filter that is none, in the words of the command line.
+pub fn wrong_filter(added: &AddedFilter, error: &FilterError) -> String {
+    let option = added.condition.name();
+    match error {
+        FilterError::NoRegex { text, .. } => {
+            format!("--{option}: {} is not a regular expression: {error}", quoted(text))
+        }
+        FilterError::TooLarge(_) | FilterError::NoRange(_) => format!("--{option}: {error}"),
     }
 }
 
@@ -76,7 +102,7 @@ pub fn reason(error: &QueryError) -> String {
 /// one.
 pub fn write(
     out: &mut dyn Write,
-    answer: &Answer<'_>,
+    answer: &Answer,
     query: &Query,
     format: OutputFormat,
     file: Option<String>,
@@ -89,11 +115,11 @@ pub fn write(
 
 fn write_json(
     out: &mut dyn Write,
-    answer: &Answer<'_>,
+    answer: &Answer,
     query: &Query,
     file: Option<String>,
 ) -> io::Result<()> {
-    let view = &answer.view;
+    let view = &answer.view();
     let advisor = match &answer.model {
         Model::Coverage(coverage, _) => Some(advisor(view, coverage, file)),
         _ => None,
@@ -101,17 +127,17 @@ fn write_json(
     let remedies = |binary: &_| {
         advisor.as_ref().map_or_else(Vec::new, |advisor| remedies(view, binary, advisor))
     };
-    let data = AnswerData::new(answer, query, remedies);
+    let data = AnswerData::new(view, answer, query, remedies);
     data.map_or(Ok(()), |data| json::write(out, &data))
 }
 
 fn write_text(
     out: &mut dyn Write,
-    answer: &Answer<'_>,
+    answer: &Answer,
     query: &Query,
     file: Option<String>,
 ) -> io::Result<()> {
-    let view = &answer.view;
+    let view = &answer.view();
     let limits = query.limits;
     let tree_options = TreeOptions { limit: limits.rows, min_percent: limits.min_percent() };
     match &answer.model {
@@ -121,11 +147,14 @@ fn write_text(
         Model::Over(tables) => match &query.shown {
             Shown::Table(Table { over: Some(intervals), .. }) => {
                 let none = Columns::default();
-                over::write_text(out, view, tables, *intervals, &table_options(query, &none))
+                let options = table_options(query, &none);
+                over::write_text(out, view, tables, *intervals, answer.part.start, &options)
             }
             _ => Ok(()),
         },
         Model::Tree(tree) => text::write_tree(out, view, tree, tree_options),
+        // Other programs draw it.
+        Model::Graph(graph) => dot::write(out, view, graph, &summary::title(view)),
         Model::Sandwich(SandwichModel { functions, sandwich }) => {
             sandwich::write_text(out, view, sandwich, functions, tree_options)
         }

@@ -63,12 +63,14 @@ fn lines_of(tables: &[OverType]) -> Vec<Line<'_>> {
     lines
 }
 
-/// Writes a table of text, with a column for each interval, and a line for each sample type.
+/// Writes a table of text, with a column for each interval, and a line for each sample type; `start`:
+/// that of the profile, in microseconds since that of the recording.
 pub fn write_text(
     out: &mut dyn Write,
     view: &View,
     tables: &[OverType],
     intervals: Intervals,
+    start: u64,
     options: &TableOptions<'_>,
 ) -> io::Result<()> {
     let Some(first) = tables.first() else { return Ok(()) };
@@ -97,7 +99,7 @@ pub fn write_text(
     let mut columns = vec![TextColumn::new(name, Align::Right, values)];
     for at in 0..over.sums.len() {
         let cells = lines.iter().map(|line| line.cell(line.value_in(at, totals)));
-        let start = intervals.from.saturating_add(over.interval.saturating_mul(at as u64));
+        let start = start.saturating_add(over.interval.saturating_mul(at as u64));
         columns.push(TextColumn::new(&moment(start), Align::Right, cells));
     }
     if tables.len() > 1 {
@@ -160,7 +162,7 @@ mod tests {
         let top = TopOptions { limit: 3, ..TopOptions::default() };
         let options = OverOptions { interval, most: 60, top };
         let tables = Over::by_type(&view, &options, &[view.type_index]);
-        let intervals = Intervals { interval, most: 60, from: 500_000, values };
+        let intervals = Intervals { interval, most: 60, values };
         let options = TableOptions {
             granularity: Granularity::FUNCTION,
             children: true,
@@ -168,7 +170,7 @@ mod tests {
             columns: &Columns::default(),
         };
         let mut out = Vec::new();
-        write_text(&mut out, &view, &tables, intervals, &options).unwrap();
+        write_text(&mut out, &view, &tables, intervals, 500_000, &options).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -58,6 +58,7 @@ pub struct Frame {
 const KERNEL_START: u64 = 0xffff_0000_0000_0000;
 
 /// Distinct frames of a profile, and the frames of each location.
+#[derive(Clone)]
 pub struct Frames {
     frames: Vec<Frame>,
     /// End of each location's part of `ids`; it begins at the end of the previous one.

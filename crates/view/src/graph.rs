@@ -26,7 +26,7 @@ pub enum NodeOrder {
 }
 
 /// Limits of a graph. Nodes and edges below them are removed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trim {
     /// Most nodes; 0: all.
     pub nodes: usize,

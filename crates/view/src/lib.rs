@@ -25,6 +25,7 @@ mod layout;
 mod model;
 mod over;
 mod packages;
+mod part;
 mod peek;
 mod quality;
 pub mod query;
@@ -62,6 +63,7 @@ pub use graph::{Edge, Graph, GraphNode, NodeOrder, Trim};
 pub use model::{Answer, Model, SandwichModel, TableModel, answer};
 pub use over::{Over, OverOptions, OverRow, OverType};
 pub use packages::name_packages;
+pub use part::{Naming, Part, PartCache, without_dropped_frames};
 pub use peek::{Peek, Peeked};
 pub use quality::{FunctionShares, Quality, Share};
 pub use ratio::{Quotient, Ratio};
@@ -77,6 +79,8 @@ pub use time::{TimePart, TimePoint, TimeRange, length_micros, select_time};
 pub use top::{Row, Sort, Top, TopOptions};
 pub use tree::{Children, Cut, Direction, Node, Ordered, Tree};
 
+use std::sync::Arc;
+
 use profile::{LabelSetId, LocationId, Profile, SampleRow, StrId, TimesId, UnfilteredType};
 
 /// One sample type of a profile, at one granularity.
@@ -88,7 +92,7 @@ pub struct View<'a> {
     /// Index of the sample type whose values are shown.
     pub type_index: usize,
     /// The frames of all locations.
-    pub frames: Frames,
+    pub frames: Arc<Frames>,
     /// Sum of the magnitudes of all values before a filter: the 100 % of all views.
     pub total: i64,
     /// The same for the samples of the profile, which passed the filter.
@@ -100,6 +104,19 @@ pub struct View<'a> {
     /// Ends the computation of models early.
     pub cancel: Cancel,
     /// Smallest value that is shown.
+    least: i64,
+}
+
+/// What a view has of a profile, without the profile.
+#[derive(Clone)]
+struct ViewData {
+    type_index: usize,
+    frames: Arc<Frames>,
+    total: i64,
+    kept_total: i64,
+    left_out: usize,
+    collapse_recursion: bool,
+    cancel: Cancel,
     least: i64,
 }
 
@@ -131,7 +148,7 @@ impl<'a> View<'a> {
         granularity: Granularity,
         cancel: &Cancel,
     ) -> View<'a> {
-        let frames = Frames::cancelable(profile, granularity, cancel);
+        let frames = Arc::new(Frames::cancelable(profile, granularity, cancel));
         let mut view = View {
             profile,
             type_index,
@@ -146,6 +163,36 @@ impl<'a> View<'a> {
         view.kept_total = view.sum();
         view.total = view.unfiltered().map_or(view.kept_total, |all| all.magnitude);
         view
+    }
+
+    /// The view without its profile.
+    fn into_data(self) -> ViewData {
+        ViewData {
+            type_index: self.type_index,
+            frames: self.frames,
+            total: self.total,
+            kept_total: self.kept_total,
+            left_out: self.left_out,
+            collapse_recursion: self.collapse_recursion,
+            cancel: self.cancel,
+            least: self.least,
+        }
+    }
+
+    /// The view of a profile again.
+    fn from_data(profile: &'a Profile, data: &ViewData) -> View<'a> {
+        let data = data.clone();
+        View {
+            profile,
+            type_index: data.type_index,
+            frames: data.frames,
+            total: data.total,
+            kept_total: data.kept_total,
+            left_out: data.left_out,
+            collapse_recursion: data.collapse_recursion,
+            cancel: data.cancel,
+            least: data.least,
+        }
     }
 
     /// Figures of this sample type from before a filter, if there was one.

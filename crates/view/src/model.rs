@@ -1,20 +1,24 @@
 //! The answer to a query.
 
+use std::sync::Arc;
+
 use regex::Regex;
 
-use super::query::{Intervals, Query, QueryError, Shown, ShownFlame, Table, Wanted};
+use super::query::{Intervals, Query, QueryError, Shown, ShownFlame, Table, Timed, Wanted};
 use super::{
-    Cancel, Columns, Coverage, Direction, Over, OverOptions, OverType, Peek, Quality, Sandwich,
-    ThreadStates, Threads, Top, Tree, View, matching_frames, named_frames,
+    Cancel, Columns, Coverage, Direction, Graph, NodeOrder, Over, OverOptions, OverType, Part,
+    Peek, Quality, Sandwich, ThreadStates, Threads, Top, Tree, View, ViewData, matching_frames,
+    named_frames,
 };
 use profile::Profile;
 
 /// The answer to a query: a model, with the view that it is of.
-pub struct Answer<'p> {
-    /// The view, with names and totals.
-    pub view: View<'p>,
+pub struct Answer {
+    /// The part of the profile that the query is about.
+    pub part: Part,
     /// The model of the query's view.
     pub model: Model,
+    view: ViewData,
 }
 
 /// The model of a query's view.
@@ -25,6 +29,8 @@ pub enum Model {
     Over(Vec<OverType>),
     /// A call tree or the tree of a flame graph.
     Tree(Tree),
+    /// A call graph.
+    Graph(Graph),
     /// The callers and the callees of functions.
     Sandwich(SandwichModel),
     /// Direct callers and callees.
@@ -57,37 +63,35 @@ pub struct SandwichModel {
     pub sandwich: Sandwich,
 }
 
-/// The answer to `query`, of a profile to which its filters have been applied, and whose functions
-/// have the names of packages if the rows need them. After `cancel`, it is incomplete.
+/// The answer to `query` about a profile.
 ///
 /// # Errors
 ///
-/// The view cannot have such frames, no function has the requested name, or the view has an answer of
-/// its own.
-pub fn answer<'p>(
-    profile: &'p Profile,
-    query: &Query,
-    cancel: &Cancel,
-) -> Result<Answer<'p>, QueryError> {
-    Answer::new(query.view(profile, cancel), query)
+/// A filter is none; the view cannot have such frames; no function has the requested name; the
+/// profile lacks times of samples; the view has an answer of its own; `cancel`.
+pub fn answer(profile: Arc<Profile>, query: &Query, cancel: &Cancel) -> Result<Answer, QueryError> {
+    Answer::new(Part::new(profile, query, cancel)?, query, cancel)
 }
 
-impl<'p> Answer<'p> {
-    /// The same, of the query's view.
+impl Answer {
+    /// The same, about the part of a profile that the query is about.
     ///
     /// # Errors
     ///
     /// As of [`answer`].
-    pub fn new(mut view: View<'p>, query: &Query) -> Result<Answer<'p>, QueryError> {
+    pub fn new(part: Part, query: &Query, cancel: &Cancel) -> Result<Answer, QueryError> {
         query.check()?;
+        let mut view = query.view(&part.profile, cancel);
         let model = match &query.shown {
             Shown::Table(shown) => match shown.over {
+                Some(_) if !part.has_times => return Err(QueryError::NoTimes(Timed::Table)),
                 Some(intervals) => over_time(&view, query, shown, intervals),
                 None => table(&view, query, shown),
             },
             Shown::Tree(direction) | Shown::Flame(ShownFlame { direction, .. }) => {
                 tree(&mut view, query, *direction)
             }
+            Shown::Graph(trim) => Model::Graph(Graph::new(&view, NodeOrder::Drawing, *trim)),
             Shown::Sandwich(wanted) => sandwich(&view, query, wanted)?,
             Shown::Peek(wanted) => peek(&view, query, wanted)?,
             Shown::States(_) => states(&view, query),
@@ -99,7 +103,17 @@ impl<'p> Answer<'p> {
                 return Err(QueryError::NotAnswered);
             }
         };
-        Ok(Answer { view, model })
+        // It is incomplete.
+        if cancel.is_canceled() {
+            return Err(QueryError::Canceled);
+        }
+        let view = view.into_data();
+        Ok(Answer { part, model, view })
+    }
+
+    /// The view, with names and totals.
+    pub fn view(&self) -> View<'_> {
+        View::from_data(&self.part.profile, &self.view)
     }
 }
 

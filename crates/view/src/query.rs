@@ -5,10 +5,10 @@ mod added_filter;
 mod order;
 mod shown;
 
-use super::{Cancel, Cut, Granularity, TopOptions, View};
+use super::{Cancel, Cut, Granularity, Naming, TopOptions, View};
 use profile::Profile;
 
-pub use added_filter::{AddedFilter, CONDITIONS, regex_reason};
+pub use added_filter::{AddedFilter, CONDITIONS, FilterError, regex_reason};
 pub use order::{Column, Order};
 pub use shown::{Groups, Intervals, Rows, Shown, ShownFlame, ShownSource, Table};
 
@@ -17,7 +17,7 @@ pub use shown::{Groups, Intervals, Rows, Shown, ShownFlame, ShownSource, Table};
 pub struct Query {
     /// Index of the sample type.
     pub type_index: usize,
-    /// The filters, in the order in which they were added. They are applied before the answer.
+    /// The filters, in the order in which they were added. The one by time is applied first.
     pub filters: Vec<AddedFilter>,
     /// The view.
     pub shown: Shown,
@@ -28,6 +28,8 @@ pub struct Query {
     pub roots: Vec<String>,
     /// Calls of a function by itself are one frame in trees.
     pub collapses_recursion: bool,
+    /// Inlined functions belong to those that they were inlined into. Filters find them.
+    pub folds_inlined: bool,
     /// What is left out.
     pub limits: Limits,
 }
@@ -57,6 +59,10 @@ pub enum Values {
 /// The reason why a query has no answer.
 #[derive(Clone, Debug)]
 pub enum QueryError {
+    /// The text of a filter is none.
+    NoFilter(AddedFilter, FilterError),
+    /// The profile has no times of samples.
+    NoTimes(Timed),
     /// The view finds functions by their names, and the frames are no functions, or are grouped.
     NeedsFunctions,
     /// The view has rows of its own.
@@ -67,6 +73,17 @@ pub enum QueryError {
     NoFunction(Wanted),
     /// The view has an answer of its own: see [`crate::Diff`] and [`crate::source`].
     NotAnswered,
+    /// The answer is no longer waited for.
+    Canceled,
+}
+
+/// What needs the times of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timed {
+    /// A filter by time.
+    Filter,
+    /// A table of values over time.
+    Table,
 }
 
 /// A view whose rows cannot be chosen.
@@ -115,6 +132,7 @@ impl Query {
             granularity: None,
             roots: Vec::new(),
             collapses_recursion: false,
+            folds_inlined: false,
             limits: Limits::NONE,
         }
     }
@@ -128,11 +146,15 @@ impl Query {
     /// The parts in which equal frames agree.
     pub fn granularity(&self) -> Granularity {
         match (&self.shown, self.granularity) {
-            // As in pprof, functions of one name are one function, whatever their binaries.
-            (Shown::Peek(_), None | Some(Granularity::FUNCTION)) => Granularity::SYMBOL,
+            (Shown::Peek(_), Some(Granularity::FUNCTION)) => self.shown.granularity(),
             (Shown::Table(_), _) | (_, None) => self.shown.granularity(),
             (_, Some(granularity)) => granularity,
         }
+    }
+
+    /// The names of its frames.
+    pub fn naming(&self) -> Naming {
+        Naming { folds_inlined: self.folds_inlined, packages: self.granularity().package }
     }
 
     /// Fails if the view cannot have these frames or groups.

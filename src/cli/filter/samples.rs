@@ -1,17 +1,16 @@
 //! The options that select samples, frames and labels.
 
 use std::path::Path;
-
-use regex::Regex;
+use std::sync::Arc;
 
 use super::super::output::Output;
 use super::super::time::TimeArgs;
 use super::super::{summary, usage};
-use crate::report::text::quoted;
+use crate::report::answer;
 use profile::Profile;
 use sys::printed::Stderr;
-use view::query::regex_reason;
-use view::{Condition, Filter, Selector, TagError, TagMatch};
+use view::query::AddedFilter;
+use view::{Cancel, Condition, Part, length_micros};
 
 /// The heading of the filters in help.
 const HEADING: &str = "Filters";
@@ -95,40 +94,35 @@ pub struct SampleArgs {
 }
 
 impl SampleArgs {
-    /// The filter. Fails if a value is not a regular expression.
-    pub fn filter(&self) -> anyhow::Result<Filter> {
-        let keys = |keys: &[String]| keys.iter().filter(|key| !key.is_empty()).cloned().collect();
-        let selector = |text: &Option<String>| text.as_deref().map(Selector::new);
-        Ok(Filter {
-            focus: regex("--focus", self.focus.as_deref())?,
-            ignore: regex("--ignore", self.ignore.as_deref())?,
-            show: regex("--show", self.show.as_deref())?,
-            hide: regex("--hide", self.hide.as_deref())?,
-            show_from: regex("--show-from", self.show_from.as_deref())?,
-            prune_from: regex("--prune-from", self.prune_from.as_deref())?,
-            tag_focus: tag_match("--tagfocus", self.tagfocus.as_deref())?,
-            tag_ignore: tag_match("--tagignore", self.tagignore.as_deref())?,
-            tag_show: regex("--tagshow", self.tagshow.as_deref())?,
-            tag_hide: regex("--taghide", self.taghide.as_deref())?,
-            tag_root: keys(&self.tagroot),
-            tag_leaf: keys(&self.tagleaf),
-            thread: selector(&self.thread),
-            process: selector(&self.process),
-            binary: selector(&self.binary),
-            // Selected before: the beginning of the part is needed, too.
-            time: None,
+    /// The filters, in the order in which they apply.
+    pub fn added(&self) -> Vec<AddedFilter> {
+        let given = Condition::ALL.into_iter().filter_map(|condition| {
+            let value = self.value(condition).filter(|value| !value.is_empty())?;
+            Some(AddedFilter { condition, value })
+        });
+        given.collect()
+    }
+
+    /// Fails if a value is no filter. Called before profiles are read or recorded.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.added().iter().try_for_each(|added| match added.filter() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(usage(answer::wrong_filter(added, &error))),
         })
     }
 
-    /// The profile through the filter. Conditions that nothing meets are printed.
-    /// Returns also the beginning of the selected time in microseconds since that of the recording.
-    pub fn apply(&self, filter: &Filter, profile: Profile) -> anyhow::Result<(Profile, u64)> {
-        let (profile, from) = self.time.select(profile)?;
-        let filtered = filter.apply(profile);
-        for condition in filtered.unmatched {
-            Stderr::line(&format!("prof: {}", self.unmatched(condition)));
+    /// The part of a profile that passes the filters. Prints those that nothing meets.
+    pub fn part(&self, profile: Arc<Profile>) -> anyhow::Result<Part> {
+        let length = self.time.is_given().then(|| length_micros(&profile));
+        let part = Part::whole(profile).filtered(&self.added(), &Cancel::default());
+        let part = part.map_err(|error| anyhow::anyhow!(answer::reason(&error)))?;
+        if let Some(length) = length {
+            self.time.note(&part, length);
         }
-        Ok((filtered.profile, from))
+        for added in part.unmatched.iter().filter(|added| !added.is_time()) {
+            Stderr::line(&format!("prof: {}", unmatched(added)));
+        }
+        Ok(part)
     }
 
     /// The text of a condition, if it is given.
@@ -153,13 +147,12 @@ impl SampleArgs {
             Condition::Time => self.time.text(),
         }
     }
+}
 
-    /// The sentence about a condition that nothing meets.
-    fn unmatched(&self, condition: Condition) -> String {
-        let value = self.value(condition).unwrap_or_default();
-        let value = super::super::shell_word(&value);
-        format!("--{} {value}: {}", condition.name(), condition.nothing_found())
-    }
+/// The sentence about a filter that nothing meets.
+fn unmatched(added: &AddedFilter) -> String {
+    let value = super::super::shell_word(&added.value);
+    format!("--{} {value}: {}", added.condition.name(), added.condition.nothing_found())
 }
 
 /// A file for a filtered or merged profile. Fails if there is another file than a profile.
@@ -185,49 +178,39 @@ pub fn write(profile: &Profile, output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Parses a regular expression; the error is one line.
-fn regex(option: &str, text: Option<&str>) -> anyhow::Result<Option<Regex>> {
-    let compile = |text: &str| Regex::new(text).map_err(|error| not_a_regex(option, text, &error));
-    // As in pprof, an empty expression is none.
-    text.filter(|text| !text.is_empty()).map(compile).transpose()
-}
-
-fn tag_match(option: &str, text: Option<&str>) -> anyhow::Result<Option<TagMatch>> {
-    let parse = |text: &str| {
-        TagMatch::parse(text).map_err(|error| match error {
-            TagError::Regex(part, error) => not_a_regex(option, &part, &error),
-            error @ TagError::TooLarge(_) => usage(format!("{option}: {error}")),
-        })
-    };
-    text.filter(|text| !text.is_empty()).map(parse).transpose()
-}
-
-fn not_a_regex(option: &str, text: &str, error: &regex::Error) -> anyhow::Error {
-    let reason = regex_reason(error);
-    usage(format!("{option}: {} is not a regular expression: {reason}", quoted(text)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn error(condition: Condition, value: &str) -> String {
+        let value = Some(value.to_owned());
+        let args = match condition {
+            Condition::Focus => SampleArgs { focus: value, ..SampleArgs::default() },
+            Condition::ShowFrom => SampleArgs { show_from: value, ..SampleArgs::default() },
+            Condition::TagFocus => SampleArgs { tagfocus: value, ..SampleArgs::default() },
+            _ => SampleArgs { tagignore: value, ..SampleArgs::default() },
+        };
+        args.check().unwrap_err().to_string()
+    }
+
     #[test]
     fn bad_expressions_are_refused() {
-        let error = regex("--focus", Some("(")).unwrap_err().to_string();
-        assert_eq!(error, "--focus: \"(\" is not a regular expression: unclosed group");
-        assert!(
-            regex("--focus", Some("(a{1000}){1000}")).is_err_and(|e| !e.to_string().contains('\n'))
-        );
-        let error = regex("--focus", Some("\\pX\"\\x1b")).unwrap_err().to_string();
-        let start = "--focus: \"\\pX\"\\x1b\" is not a regular expression: ";
-        assert!(error.starts_with(start), "{error}");
-        let error = tag_match("--tagfocus", Some("key=a,[")).unwrap_err().to_string();
         assert_eq!(
-            error,
+            error(Condition::Focus, "("),
+            "--focus: \"(\" is not a regular expression: unclosed group"
+        );
+        assert!(!error(Condition::Focus, "(a{1000}){1000}").contains('\n'));
+        let start = "--show-from: \"\\pX\"\\x1b\" is not a regular expression: ";
+        let found = error(Condition::ShowFrom, "\\pX\"\\x1b");
+        assert!(found.starts_with(start), "{found}");
+        assert_eq!(
+            error(Condition::TagFocus, "key=a,["),
             "--tagfocus: \"[\" is not a regular expression: unclosed character class"
         );
-        let error = tag_match("--tagignore", Some("1:99999999999999999999kb")).unwrap_err();
-        assert_eq!(error.to_string(), "--tagignore: 99999999999999999999 is beyond 64 bits");
+        assert_eq!(
+            error(Condition::TagIgnore, "1:99999999999999999999kb"),
+            "--tagignore: 99999999999999999999 is beyond 64 bits"
+        );
     }
 
     #[test]
@@ -242,7 +225,8 @@ mod tests {
             (r"\P{Greek}", "l", "λ"),
             (r"(?i)É", "é", "e"),
         ] {
-            let expression = regex("--focus", Some(&format!("^{class}$"))).unwrap().unwrap();
+            let added = AddedFilter { condition: Condition::Focus, value: format!("^{class}$") };
+            let expression = added.filter().unwrap().focus.unwrap();
             assert!(expression.is_match(has) && !expression.is_match(has_not), "{class}");
         }
     }
@@ -254,8 +238,11 @@ mod tests {
             tagroot: vec!["x".into(), "y".into()],
             ..SampleArgs::default()
         };
-        assert_eq!(args.unmatched(Condition::Focus), "--focus 'a b': no frame matches");
-        let root = args.unmatched(Condition::TagRoot);
-        assert_eq!(root, "--tagroot x,y: no sample has such a label");
+        let text = |condition| {
+            let value = args.value(condition).unwrap();
+            unmatched(&AddedFilter { condition, value })
+        };
+        assert_eq!(text(Condition::Focus), "--focus 'a b': no frame matches");
+        assert_eq!(text(Condition::TagRoot), "--tagroot x,y: no sample has such a label");
     }
 }

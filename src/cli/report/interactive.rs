@@ -9,11 +9,10 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use super::super::diff::{aligned, common_types};
-use super::super::filter::{FilterArgs, OpenedFile};
+use super::super::filter::FilterArgs;
 use super::super::sort::check_labels;
-use super::super::source::{ComparedSources, ProfileSource};
+use super::super::source::{ComparedSources, Loaded, ProfileSource};
 use super::super::symbol_args::debuginfod_client;
-use super::super::time;
 use super::{Args, Plan};
 use crate::report::diff::renamed_line;
 use crate::report::terminal::{self, Base, CodeOptions, Opened, Start};
@@ -62,8 +61,9 @@ pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
     Ok(Some(Start {
         file: listed(&plan.source),
         shown,
-        filters: args.filter.added(),
+        filters: args.filter.samples.added(),
         collapses_recursion: args.collapse_recursion,
+        folds_inlined: args.filter.no_inlines,
         code: args.code.options()?,
     }))
 }
@@ -135,7 +135,13 @@ pub(in crate::cli) fn start_of_difference(
         }
     }
     let file = format!("{} → {}", listed(&sources.before), listed(&sources.after));
-    Some(Start { file, shown, filters: filter.added(), ..Start::default() })
+    Some(Start {
+        file,
+        shown,
+        filters: filter.samples.added(),
+        folds_inlined: filter.no_inlines,
+        ..Start::default()
+    })
 }
 
 /// The profiles to compare, and the way.
@@ -151,7 +157,7 @@ pub(in crate::cli) fn compare(
     request: CompareRequest,
     start: Start,
 ) -> anyhow::Result<ExitCode> {
-    filter.filter()?;
+    filter.check()?;
     terminal::run(start, move || open_difference(&filter, &request))
 }
 
@@ -233,10 +239,10 @@ impl CodeArgs {
 /// Shows the interactive views.
 pub(super) fn run(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCode> {
     // Wrong options are an error before the screen is entered.
-    args.filter.filter()?;
+    args.filter.check()?;
     let first = start.shown.clone();
     terminal::run(start, move || {
-        let OpenedFile { profile, notes } = args.filter.open(&plan.source)?;
+        let Loaded { profile, notes } = args.filter.open(&plan.source)?;
         check_labels(&profile, &plan.must_exist)?;
         let mut table = match first {
             Shown::Table(table) if has_columns(&args) || !table.is_plain() => table,
@@ -245,9 +251,6 @@ pub(super) fn run(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCo
                 return Ok(Opened { profile, base: None, shown: None, type_index, notes });
             }
         };
-        if table.over.is_some() {
-            time::check("--over", &profile)?;
-        }
         table.columns = args.columns.request(&profile, args.filter.type_indices(&profile)?)?;
         let type_index = table.columns.types[0];
         let shown = Some(Shown::Table(table));
@@ -296,7 +299,8 @@ mod tests {
                 }));
             let (before, after) = (ProfileSource::Files(before), ProfileSource::Files(after));
             let sources = ComparedSources { before, after };
-            let text = Sides::load(&sources, &filter).map(|sides| sides.types);
+            let query = filter.query(Shown::DiffFlame);
+            let text = Sides::load(&sources, &filter, &query).map(|sides| sides.types);
             let request = CompareRequest { sources, scale: Scale::AsRecorded, absolute: false };
             (
                 text.map_err(|e| e.to_string()),

@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use super::Args;
 use super::keeper::Keeper;
 use super::recorder::{Message, Recorder};
+use crate::cli::filter::answered;
 use crate::cli::record;
 use crate::cli::sort::{Grouping, check_labels};
 use crate::cli::time::TimeArgs;
@@ -17,8 +19,8 @@ use crate::sampler::Recording;
 use profile::{LiveWindow, Profile};
 use symbols::SymbolOptions;
 use sys::printed;
+use view::Cancel;
 use view::query::{Groups, Query, Rows, Shown, Table};
-use view::{Answer, Cancel};
 
 /// Longest wait for names before a table is printed without them: for the first, and for others.
 const FIRST_WAIT: Duration = Duration::from_secs(20);
@@ -104,35 +106,31 @@ fn print(
     keeper: &mut Keeper,
     is_first: bool,
 ) -> anyhow::Result<()> {
-    let profile = keeper.profile(args.window(LiveWindow::Last));
-    let profile = args.filter.apply_live(profile)?;
-    if is_first {
-        check_labels(&profile, &grouping.must_exist)?;
-    }
+    let mut profile = keeper.profile(args.window(LiveWindow::Last));
+    args.filter.restyled(&mut profile);
     let type_index = args.filter.type_index(&profile)?;
+    let format = if args.json { OutputFormat::Json } else { OutputFormat::Text };
+    let groups = Groups { granularity: grouping.granularity, labels: grouping.labels.clone() };
+    let shown = Shown::Table(Table::new(Rows::from(groups), grouping.order.into()));
+    let mut limits = format.limits(&shown);
+    limits.rows = args.nodecount.unwrap_or(limits.rows);
+    let query = Query { type_index, limits, ..args.filter.query(shown) };
+    let part = args.filter.part(Arc::new(profile), &query)?;
+    if is_first {
+        check_labels(&part.profile, &grouping.must_exist)?;
+    }
     let mut out = printed::stdout();
     if !args.json {
         if !is_first {
             writeln!(out)?;
         }
-        writeln!(out, "{}", header(keeper, &profile))?;
+        writeln!(out, "{}", header(keeper, &part.profile))?;
     }
-    let format = if args.json { OutputFormat::Json } else { OutputFormat::Text };
-    let groups = Groups {
-        granularity: grouping.granularity,
-        names_packages: false,
-        labels: grouping.labels.clone(),
-    };
-    let shown = Shown::Table(Table::new(Rows::from(groups), grouping.order.into()));
-    let mut limits = format.limits(&shown);
-    limits.rows = args.nodecount.unwrap_or(limits.rows);
-    let query = Query { type_index, limits, ..Query::new(shown) };
-    let view = query.view(&profile, &Cancel::default());
-    if view.kept_total == 0 && !args.json {
+    if !args.json && !part.has_values(type_index) {
+        let view = query.view(&part.profile, &Cancel::default());
         writeln!(out, "{}", crate::cli::report::nothing_to_show(&view, &TimeArgs::default()))?;
     } else {
-        let answer = Answer::new(view, &query);
-        let answer = answer.map_err(|error| anyhow::anyhow!(answer::reason(&error)))?;
+        let answer = answered(part, &query)?;
         answer::write(&mut out, &answer, &query, format, None)?;
     }
     out.flush()?;

@@ -79,7 +79,8 @@ pub fn run(
             updates: source,
             control: Box::new(move |request| drop(control.send(Message::Control(request)))),
         };
-        let start = Start { filters: filter.added(), ..start };
+        let filters = filter.samples.added();
+        let start = Start { filters, folds_inlined: filter.no_inlines, ..start };
         let quit = QuitOnDrop(sender);
         let ended = terminal::run_live(start, source);
         drop(quit);
@@ -306,8 +307,7 @@ impl Show<'_> {
     }
 
     fn send_window(&mut self) {
-        let mut profile = self.keeper.profile(self.status.window);
-        self.filter.prepare_for_views(&mut profile);
+        let profile = self.filter.open_live(self.keeper.profile(self.status.window));
         let type_index = match self.filter.type_index(&profile) {
             // The other data may not have the type that was given.
             Err(_) if self.running.number > 0 => Ok(profile.default_type_index()),

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use profile::Mapping;
 use view::testing::answers;
@@ -138,8 +140,9 @@ fn frames_beyond_the_limit_are_counted() {
     let p = answers();
     let mut view = View::new(&p, 1, Granularity::FUNCTION);
     assert!(!lines(&view)[0].starts_with("Note"));
-    view.frames.expansion.frames_per_location = Some(9);
-    view.frames.expansion.left_out = 12_345;
+    let frames = Arc::make_mut(&mut view.frames);
+    frames.expansion.frames_per_location = Some(9);
+    frames.expansion.left_out = 12_345;
     assert_eq!(
         lines(&view)[0],
         "Note: 12,345 inlined frames are beyond prof's memory limit: of each address, 9 are \

@@ -93,8 +93,8 @@ const MAX_PAGES: usize = 100;
 impl App {
     /// The state before the profile is read.
     pub fn new(start: Start, theme: Theme) -> App {
-        let Start { file, shown, filters, collapses_recursion, .. } = start;
-        let query = Query { filters, collapses_recursion, ..Query::new(shown) };
+        let Start { file, shown, filters, collapses_recursion, folds_inlined, .. } = start;
+        let query = Query { filters, collapses_recursion, folds_inlined, ..Query::new(shown) };
         App {
             file,
             theme,

@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::filtered::Part;
 use super::model::Context;
 use crate::report::diff::{frame_name, unit_error};
 use profile::Profile;
+use view::Part;
 use view::query::{AddedFilter, Column, Order, Query, Rows, Shown, Values};
 use view::{
     Cancel, Change, Diff, DiffBoxes, DiffFrame, DiffName, DiffOptions, DiffRow, DiffTree,

@@ -204,6 +204,7 @@ fn hints(query: &Query) -> &'static str {
         Shown::Table(_)
         | Shown::Peek(_)
         | Shown::Coverage
+        | Shown::Graph(_)
         | Shown::Quality(_)
         | Shown::Header
         | Shown::Threads => "f functions  t tree  [ back  / search  ? help",

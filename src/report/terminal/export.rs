@@ -15,7 +15,7 @@ use profile::Profile;
 use view::answer::{BoxesAnswer, DiffAnswer, DiffBoxesAnswer};
 use view::query::{Query, Shown, ShownFlame};
 use view::{
-    Cut, Direction, Granularity, Graph, NodeOrder, Sandwich, Siblings, Tree, Trim, View,
+    Cut, Direction, Granularity, Graph, NodeOrder, Part, Sandwich, Siblings, Tree, Trim, View,
     named_frames,
 };
 
@@ -40,12 +40,12 @@ fn try_write(context: &Context, query: &Query, path: &str) -> io::Result<()> {
 
 fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    let part = || context.filtered(query).map(|part| part.profile).map_err(io::Error::other);
+    let part = || context.part(query).map_err(io::Error::other);
     let is = |end: &str| path.ends_with(end);
     if is(".dot.svg") {
-        out = graphviz::svg(call_graph(&*part()?, query)?)?;
+        out = graphviz::svg(call_graph(&part()?.profile, query)?)?;
     } else if is(".dot") || is(".gv") {
-        out = call_graph(&*part()?, query)?;
+        out = call_graph(&part()?.profile, query)?;
     } else if is(".svg") {
         match &query.shown {
             Shown::Diff { .. } | Shown::DiffFlame => {
@@ -54,13 +54,13 @@ fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> 
                 let options = options(flame_diff::title(&diff), String::new());
                 flame_diff::write(&mut out, &diff, &boxes, &options)?;
             }
-            Shown::Sandwich(name) => write_sandwich(&part()?, query, name, &mut out)?,
-            _ => write_flame(&part()?, query, &mut out)?,
+            Shown::Sandwich(name) => write_sandwich(&part()?.profile, query, name, &mut out)?,
+            _ => write_flame(&part()?.profile, query, &mut out)?,
         }
     } else if is(".pb.gz") {
-        formats::pprof::write(&profile::compact(&*part()?), &mut out)?;
+        formats::pprof::write(&profile::compact(&part()?.profile), &mut out)?;
     } else if is(".json") {
-        write_json(context, &*part()?, query, &mut out)?;
+        write_json(context, &part()?, query, &mut out)?;
     } else {
         for line in written::with_summary(context, query).map_err(io::Error::other)? {
             writeln!(out, "{line}")?;
@@ -125,12 +125,8 @@ fn call_graph(profile: &Profile, query: &Query) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-fn write_json(
-    context: &Context,
-    profile: &Profile,
-    query: &Query,
-    out: &mut Vec<u8>,
-) -> io::Result<()> {
+fn write_json(context: &Context, part: &Part, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
+    let profile = &*part.profile;
     match &query.shown {
         Shown::Diff { rows, .. } => {
             let found = Difference::new(context, query, rows).map_err(io::Error::other)?;
@@ -159,6 +155,6 @@ fn write_json(
             let view = View::new(profile, query.type_index, query.shown.granularity());
             source::write_json(context, &view, shown, out)
         }
-        _ => written::write(context, profile, query, OutputFormat::Json, out),
+        _ => written::write(context, part, query, OutputFormat::Json, out),
     }
 }

@@ -12,7 +12,6 @@ mod diff_flame;
 mod difference;
 mod draw;
 mod export;
-mod filtered;
 mod keys;
 mod live;
 mod menu;

@@ -8,7 +8,6 @@ use unicode_width::UnicodeWidthStr;
 use super::boxes::NamedTree;
 use super::diff_flame::DiffFlame;
 use super::difference::{Base, Difference, FlameDifference};
-use super::filtered::{FilterCache, Part};
 use super::sandwich;
 use super::source::{Code, CodeOptions};
 use super::written::render;
@@ -18,8 +17,8 @@ use view::query::{
     AddedFilter, Limits, Query, QueryError, Rows, Shown, ShownFlame, Wanted, regex_reason,
 };
 use view::{
-    Answer, Cancel, Cut, Diff, Frame, Frames, Ordered, Row, Siblings, TableModel, ThreadRow,
-    ThreadStates, Tree, View, label_text,
+    Answer, Cancel, Cut, Diff, Frame, Frames, Ordered, Part, PartCache, Row, Siblings, TableModel,
+    ThreadRow, ThreadStates, Tree, View, label_text,
 };
 
 /// The profiles and files that pages are computed from.
@@ -29,8 +28,8 @@ pub struct Context {
     pub profile: Arc<Profile>,
     /// The profiles that it is compared with.
     pub base: Option<Arc<Base>>,
-    /// Profiles that were filtered.
-    pub cache: Arc<FilterCache>,
+    /// Parts of profiles.
+    pub cache: Arc<PartCache>,
     /// Places of source and binaries.
     pub code: Arc<CodeOptions>,
     /// Ends the computation early.
@@ -54,21 +53,14 @@ impl Context {
         if self.cancel.is_canceled() { Err("canceled".to_owned()) } else { Ok(()) }
     }
 
-    /// The part of the profile that passes the filters of a query.
-    pub fn filtered(&self, query: &Query) -> Result<Part, String> {
+    /// The part of the profile that a query is about.
+    pub fn part(&self, query: &Query) -> Result<Part, String> {
         self.part_of(&self.profile, query)
     }
 
-    /// Start of the part that filters select by time, in microseconds since that of the recording.
-    pub fn start(&self, filters: &[AddedFilter]) -> u64 {
-        let time = filters.iter().find(|added| added.is_time());
-        let range = time.and_then(|added| added.filter().ok()?.time);
-        range.map_or(0, |range| range.start(&self.profile))
-    }
-
-    /// The part of a profile that passes the filters of a query.
+    /// The part of a profile that a query is about.
     pub fn part_of(&self, profile: &Arc<Profile>, query: &Query) -> Result<Part, String> {
-        self.cache.filtered(profile, &query.filters, &self.cancel)
+        self.cache.part(profile, query, &self.cancel).map_err(|error| reason(&error))
     }
 }
 
@@ -81,7 +73,7 @@ pub struct Facts {
     /// The profile.
     pub profile: Arc<Profile>,
     /// Its frames.
-    pub frames: Frames,
+    pub frames: Arc<Frames>,
     /// Unit of the values.
     pub unit: String,
     /// Sum before the filters: 100 %.
@@ -109,6 +101,11 @@ impl Facts {
             left_out: view.left_out,
             frames: view.frames,
         }
+    }
+
+    /// The order of a tree's nodes.
+    pub fn ordered(&self, tree: &Tree, siblings: Siblings, cancel: &Cancel) -> Ordered {
+        Ordered::cancelable(tree, &self.frames, &self.profile, siblings, cancel)
     }
 
     /// A frame.
@@ -303,7 +300,7 @@ fn compute_until(context: &Context, query: &Query) -> Result<Model, String> {
         flame.unmatched = unmatched;
         return Ok(Model::DiffFlame(flame));
     }
-    let part = context.filtered(query)?;
+    let part = context.part(query)?;
     compute_of(context, query, &part).map_err(|reason| part.explained(reason))
 }
 
@@ -322,7 +319,7 @@ fn compute_of(context: &Context, query: &Query, part: &Part) -> Result<Model, St
         _ => {
             let mut lines: Vec<String> =
                 part.unmatched.iter().map(AddedFilter::unmatched).collect();
-            lines.extend(render(context, &part.profile, query)?);
+            lines.extend(render(context, part, query)?);
             Ok(Model::Text(lines))
         }
     }
@@ -335,17 +332,12 @@ fn answered(context: &Context, query: &Query, part: &Part) -> Result<Model, Stri
         _ => cut(&part.profile),
     };
     let query = &Query { limits: Limits { cut, ..Limits::NONE }, ..query.clone() };
-    let part = &match query.shown.named(&part.profile) {
-        Cow::Borrowed(_) => part.clone(),
-        Cow::Owned(named) => Part { profile: Arc::new(named), ..part.clone() },
-    };
-    let Answer { view, model } =
-        view::answer(&part.profile, query, &context.cancel).map_err(|error| reason(&error))?;
-    context.check()?;
-    Ok(match model {
+    let answer = Answer::new(part.clone(), query, &context.cancel);
+    let answer = answer.map_err(|error| reason(&error))?;
+    let facts = Facts::new(&answer.part, answer.view());
+    Ok(match answer.model {
         view::Model::Table(TableModel { top, .. }) => {
             let kind = query.shown.rows().cloned().unwrap_or(Rows::Functions);
-            let facts = Facts::new(part, view);
             Model::Table(Table { facts, rows: top.rows, groups: top.groups, kind })
         }
         view::Model::Tree(tree) => {
@@ -353,13 +345,14 @@ fn answered(context: &Context, query: &Query, part: &Part) -> Result<Model, Stri
                 Shown::Flame(ShownFlame { siblings, .. }) => siblings,
                 _ => Siblings::LeftHeavy,
             };
-            let ordered =
-                Ordered::cancelable(&tree, &view.frames, &part.profile, siblings, &view.cancel);
-            Model::Graph(Graph { facts: Facts::new(part, view), tree, ordered, callers_end: 0 })
+            let ordered = facts.ordered(&tree, siblings, &context.cancel);
+            Model::Graph(Graph { facts, tree, ordered, callers_end: 0 })
         }
-        view::Model::Sandwich(found) => Model::Graph(sandwich::graph(part, view, &found)),
+        view::Model::Sandwich(found) => {
+            Model::Graph(sandwich::graph(facts, &found, &context.cancel))
+        }
         view::Model::States(ThreadStates { rows, has_states }, _) => {
-            Model::States(ThreadTable { facts: Facts::new(part, view), rows, has_states })
+            Model::States(ThreadTable { facts, rows, has_states })
         }
         _ => return Err("this page is text".to_owned()),
     })
@@ -372,6 +365,10 @@ pub fn reason(error: &QueryError) -> String {
             format!("no sample that passes the filters has {name}")
         }
         QueryError::NoRegex(Wanted::Sandwich(_), error) => regex_reason(error),
+        QueryError::NoFilter(_, error) => error.to_string(),
+        QueryError::NoTimes(_) => {
+            "the profile has no times of samples; prof record --timestamps keeps them".to_owned()
+        }
         error => answer::reason(error),
     }
 }

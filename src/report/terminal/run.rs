@@ -19,7 +19,6 @@ use tui_input::backend::crossterm::to_input_request;
 use super::app::{App, Command};
 use super::cursor::Move;
 use super::difference::Base;
-use super::filtered::FilterCache;
 use super::keys::{self, Action};
 use super::live::{Control, LiveSource, LiveStatus, Update};
 use super::model::{self, Context, Model};
@@ -29,8 +28,8 @@ use super::source::CodeOptions;
 use super::theme::Theme;
 use super::{draw, export, screen};
 use profile::Profile;
-use view::Cancel;
 use view::query::{AddedFilter, Shown};
+use view::{Cancel, PartCache};
 
 /// Time between two pictures of the spinner.
 const TICK: Duration = Duration::from_millis(100);
@@ -67,6 +66,8 @@ pub struct Start {
     pub filters: Vec<AddedFilter>,
     /// Calls of a function by itself are one frame in trees.
     pub collapses_recursion: bool,
+    /// Inlined functions belong to those that they were inlined into.
+    pub folds_inlined: bool,
     /// Places of source and binaries.
     pub code: CodeOptions,
 }
@@ -239,7 +240,7 @@ fn in_background(sender: &Sender<Event>, work: impl FnOnce() + Send + 'static) {
 /// What work in the background shares.
 #[derive(Default)]
 struct Work {
-    cache: Arc<FilterCache>,
+    cache: Arc<PartCache>,
     code: Arc<CodeOptions>,
     /// Ends the last computation early.
     cancel: Cancel,

@@ -1,15 +1,13 @@
 //! The sandwich of a function as one tree: chains of callers first, then what it calls.
 
-use super::filtered::Part;
 use super::model::{Facts, Graph};
-use view::{Node, Ordered, SandwichModel, Siblings, Tree, View};
+use view::{Cancel, Node, SandwichModel, Siblings, Tree};
 
 /// The tree. Its root has two children, both of which are the function: below the first are its
 /// callers, below the second its callees.
-pub fn graph(part: &Part, view: View<'_>, found: &SandwichModel) -> Graph {
-    let profile = &*part.profile;
+pub fn graph(facts: Facts, found: &SandwichModel, cancel: &Cancel) -> Graph {
     let SandwichModel { functions, sandwich } = found;
-    let function = functions.first().copied().unwrap_or(view.frames.no_stack);
+    let function = functions.first().copied().unwrap_or(facts.frames.no_stack);
     let root = Node { parent: 0, frame: 0, self_value: 0, total: sandwich.total };
     let mut nodes = vec![root];
     let mut callers_end = 0;
@@ -37,9 +35,8 @@ pub fn graph(part: &Part, view: View<'_>, found: &SandwichModel) -> Graph {
     let left_out = sandwich.callers.left_out + sandwich.callees.left_out;
     let beyond_limit = sandwich.callers.beyond_limit + sandwich.callees.beyond_limit;
     let tree = Tree { nodes, left_out, beyond_limit, direction, states: Vec::new() };
-    let ordered =
-        Ordered::cancelable(&tree, &view.frames, profile, Siblings::LeftHeavy, &view.cancel);
-    Graph { facts: Facts::new(part, view), tree, ordered, callers_end }
+    let ordered = facts.ordered(&tree, Siblings::LeftHeavy, cancel);
+    Graph { facts, tree, ordered, callers_end }
 }
 
 #[cfg(test)]
@@ -48,16 +45,17 @@ mod tests {
 
     use super::*;
     use profile::Profile;
+    use view::Model;
     use view::query::{Query, Shown};
     use view::testing::{answers, processes};
-    use view::{Answer, Cancel, Model};
 
     fn drawn(profile: Profile, name: &str) -> Vec<String> {
-        let profile = Arc::new(profile);
         let query = Query::new(Shown::Sandwich(name.to_owned()));
-        let Answer { view, model } = view::answer(&profile, &query, &Cancel::default()).unwrap();
-        let Model::Sandwich(found) = model else { panic!("no sandwich") };
-        let graph = graph(&Part::whole(&profile), view, &found);
+        let cancel = Cancel::default();
+        let answer = view::answer(Arc::new(profile), &query, &cancel).unwrap();
+        let facts = Facts::new(&answer.part, answer.view());
+        let Model::Sandwich(found) = answer.model else { panic!("no sandwich") };
+        let graph = graph(facts, &found, &cancel);
         let line = |&node: &u32| {
             let Node { parent, frame, total, .. } = *graph.tree.node(node);
             let side = if graph.is_caller(node) { '^' } else { 'v' };

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use super::filtered::Part;
 use super::model::{Context, Facts};
 use crate::report::annotate::{
     self, Annotated, Lookup, Section, SectionKind, all_instructions, assembly_sections, head_notes,
@@ -10,6 +9,7 @@ use crate::report::annotate::{
 };
 use code::text::{SourcePaths, SourceText};
 use symbols::SymbolOptions;
+use view::Part;
 use view::query::ShownSource;
 use view::source::{Listing, Selection, Source, SourceLine, Unit};
 use view::{Name, View};

@@ -320,10 +320,10 @@ mod tests {
             let Ok(Model::Table(table)) = compute(&context, &query) else { panic!("a table") };
             let target = target(&context, shown);
             let filters = vec![target.focus().unwrap()];
-            let part = context.filtered(&Query { filters, ..query.clone() }).unwrap().profile;
+            let part = context.part(&Query { filters, ..query.clone() }).unwrap().profile;
             assert_eq!(part.total(0), table.rows[0].total, "{rows:?}");
             let filters = vec![target.ignore().unwrap()];
-            let part = context.filtered(&Query { filters, ..query }).unwrap().profile;
+            let part = context.part(&Query { filters, ..query }).unwrap().profile;
             assert_eq!(part.total(0), table.facts.total - table.rows[0].total, "{rows:?}");
         }
     }

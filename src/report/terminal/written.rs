@@ -8,9 +8,8 @@ use super::source;
 use crate::report::answer::{self, OutputFormat};
 use crate::report::diff::{DiffLayout, lines as diff_lines};
 use crate::report::summary;
-use profile::Profile;
-use view::Granularity;
 use view::query::{Limits, Query, Rows, Shown, ShownFlame, Table};
+use view::{Answer, Granularity, Part};
 
 /// The lines of a file: what the profile is, its filters, and the lines of the page.
 pub fn with_summary(context: &Context, query: &Query) -> Result<Vec<String>, String> {
@@ -19,8 +18,8 @@ pub fn with_summary(context: &Context, query: &Query) -> Result<Vec<String>, Str
         // They begin with the files.
         return Ok(lines);
     }
-    let part = context.filtered(query)?;
-    let text = as_text(context, query, OutputFormat::Text);
+    let part = context.part(query)?;
+    let text = as_text(query, OutputFormat::Text);
     let mut all = summary::lines(&text.view(&part.profile, &context.cancel));
     let filters: Vec<String> = query.filters.iter().map(|added| added.text()).collect();
     if !filters.is_empty() {
@@ -53,46 +52,42 @@ pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String>
             Ok(lines.into_iter().map(|line| line.text).collect())
         }
         Shown::Source(shown) => {
-            let part = context.filtered(query)?;
+            let part = context.part(query)?;
             let view = query.view(&part.profile, &context.cancel);
             source::text(context, &view, shown)
         }
-        _ => render(context, &context.filtered(query)?.profile, query),
+        _ => render(context, &context.part(query)?, query),
     }
 }
 
-/// The lines of a page of a profile that has been filtered.
-pub fn render(context: &Context, profile: &Profile, query: &Query) -> Result<Vec<String>, String> {
+/// The lines of a page of this part.
+pub fn render(context: &Context, part: &Part, query: &Query) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
-    write(context, profile, query, OutputFormat::Text, &mut out)
-        .map_err(|error| error.to_string())?;
+    write(context, part, query, OutputFormat::Text, &mut out).map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&out);
     Ok(text.lines().map(|line| sys::printed::line(line).into_owned()).collect())
 }
 
-/// Writes a page of what passes the filters, as `prof report` does.
+/// Writes a page of this part, as `prof report` does.
 pub fn write(
     context: &Context,
-    profile: &Profile,
+    part: &Part,
     query: &Query,
     format: OutputFormat,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let profile = query.shown.named(profile);
-    let query = &as_text(context, query, format);
-    let answer = view::answer(&profile, query, &context.cancel);
+    let query = &as_text(query, format);
+    let answer = Answer::new(part.clone(), query, &context.cancel);
     let answer = answer.map_err(|error| io::Error::other(reason(&error)))?;
     answer::write(out, &answer, query, format, None)
 }
 
 /// The query of `prof report` for a page.
-fn as_text(context: &Context, query: &Query, format: OutputFormat) -> Query {
+fn as_text(query: &Query, format: OutputFormat) -> Query {
     let mut query = query.clone();
     match &mut query.shown {
         Shown::Table(Table { over: Some(intervals), .. }) => {
             intervals.most = format.most_intervals();
-            // Times are relative to the beginning of the selected part.
-            intervals.from = context.start(&query.filters);
         }
         Shown::Flame(ShownFlame { direction, .. }) => query.shown = Shown::Tree(*direction),
         // As prof threads.

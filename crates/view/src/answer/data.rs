@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::{
-    CoverageAnswer, HeaderAnswer, OverAnswer, PeekAnswer, QualityAnswer, SandwichAnswer,
-    StatesAnswer, TableAnswer, ThreadsAnswer, TreeAnswer, binaries,
+    CoverageAnswer, GraphAnswer, HeaderAnswer, OverAnswer, PeekAnswer, QualityAnswer,
+    SandwichAnswer, StatesAnswer, TableAnswer, ThreadsAnswer, TreeAnswer, binaries,
 };
-use crate::query::{Query, Shown, Table};
-use crate::{Answer, Covered, Model, SandwichModel, TableModel};
+use crate::query::Query;
+use crate::{Answer, Covered, Model, SandwichModel, TableModel, View};
 
 /// An answer as data.
 #[derive(Serialize)]
@@ -19,6 +19,8 @@ pub enum AnswerData<'a> {
     Over(OverAnswer<'a>),
     /// A call tree.
     Tree(TreeAnswer<'a>),
+    /// A call graph.
+    Graph(GraphAnswer<'a>),
     /// The callers and the callees of functions.
     Sandwich(SandwichAnswer<'a>),
     /// Direct callers and callees.
@@ -36,27 +38,24 @@ pub enum AnswerData<'a> {
 }
 
 impl<'a> AnswerData<'a> {
-    /// The answer to `query`; `remedies`: sentences about a binary that lacks something. `None` for
-    /// values over time without a sample type.
+    /// An answer to `query`, with its view; `remedies`: sentences about a binary that lacks something.
+    /// `None` for values over time without a sample type.
     pub fn new(
-        answer: &'a Answer<'a>,
+        view: &'a View<'a>,
+        answer: &'a Answer,
         query: &'a Query,
         remedies: impl FnMut(&Covered) -> Vec<String>,
     ) -> Option<AnswerData<'a>> {
-        let view = &answer.view;
         let keys = query.shown.labels();
         Some(match &answer.model {
             Model::Table(TableModel { top, columns }) => {
                 AnswerData::Table(TableAnswer::new(view, top, columns, keys))
             }
             Model::Over(tables) => {
-                let from = match &query.shown {
-                    Shown::Table(Table { over: Some(intervals), .. }) => intervals.from,
-                    _ => 0,
-                };
-                AnswerData::Over(OverAnswer::new(view, tables, from, keys)?)
+                AnswerData::Over(OverAnswer::new(view, tables, answer.part.start, keys)?)
             }
             Model::Tree(tree) => AnswerData::Tree(TreeAnswer::new(view, tree)),
+            Model::Graph(graph) => AnswerData::Graph(GraphAnswer::new(view, graph)),
             Model::Sandwich(SandwichModel { functions, sandwich }) => {
                 AnswerData::Sandwich(SandwichAnswer::new(view, sandwich, functions))
             }

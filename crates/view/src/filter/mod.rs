@@ -102,6 +102,26 @@ pub enum Condition {
 }
 
 impl Condition {
+    /// All of them, in the order in which a [`Filter`] applies them.
+    pub const ALL: [Condition; 16] = [
+        Condition::Time,
+        Condition::Process,
+        Condition::Thread,
+        Condition::TagRoot,
+        Condition::TagLeaf,
+        Condition::Binary,
+        Condition::Focus,
+        Condition::Ignore,
+        Condition::Hide,
+        Condition::Show,
+        Condition::ShowFrom,
+        Condition::TagFocus,
+        Condition::TagIgnore,
+        Condition::TagShow,
+        Condition::TagHide,
+        Condition::PruneFrom,
+    ];
+
     /// Its name, as in pprof where pprof has it.
     pub fn name(self) -> &'static str {
         match self {

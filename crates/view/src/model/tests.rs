@@ -3,12 +3,16 @@ use crate::query::{Column, Limits, Order, OwnRows, Rows, Table};
 use crate::testing::{answers, phases, processes, snapshot};
 use crate::{Cut, Filter, Granularity};
 
+fn answered(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
+    answer(Arc::new(profile.clone()), query, &Cancel::default())
+}
+
 fn model(profile: &Profile, query: &Query) -> Model {
-    answer(profile, query, &Cancel::default()).unwrap_or_else(|e| panic!("{e:?}")).model
+    answered(profile, query).unwrap_or_else(|e| panic!("{e:?}")).model
 }
 
 fn error(profile: &Profile, query: &Query) -> QueryError {
-    match answer(profile, query, &Cancel::default()) {
+    match answered(profile, query) {
         Ok(_) => panic!("{query:?} has an answer"),
         Err(error) => error,
     }
@@ -20,8 +24,9 @@ fn a_table_is_cut_and_ordered() {
     let table = |order: Order, limits: Limits| {
         let shown = Shown::Table(Table::new(Rows::Functions, order));
         let query = Query { type_index: 1, limits, ..Query::new(shown) };
-        let Answer { view, model } = answer(&p, &query, &Cancel::default()).unwrap();
-        let Model::Table(TableModel { top, .. }) = model else { panic!("no table") };
+        let answer = answered(&p, &query).unwrap();
+        let view = answer.view();
+        let Model::Table(TableModel { top, .. }) = &answer.model else { panic!("no table") };
         let name = |row: &crate::Row| view.frames.get(row.frame).display(&p).into_owned();
         (top.rows.iter().map(name).collect::<Vec<_>>(), top.row_count)
     };
@@ -39,9 +44,9 @@ fn confidence_intervals_are_in_the_requested_order() {
     let p = answers();
     let first = |column| {
         let query = Query { type_index: 1, ..Query::new(Shown::Quality(Order::by(column))) };
-        let Answer { view, model } = answer(&p, &query, &Cancel::default()).unwrap();
-        let Model::Quality(quality) = model else { panic!("no intervals") };
-        view.frames.get(quality.rows[0].row.frame).display(&p).into_owned()
+        let answer = answered(&p, &query).unwrap();
+        let Model::Quality(quality) = &answer.model else { panic!("no intervals") };
+        answer.view().frames.get(quality.rows[0].row.frame).display(&p).into_owned()
     };
     assert_eq!([Column::SelfValue, Column::Total].map(first), ["bar", "main"]);
 }
@@ -64,7 +69,7 @@ fn each_view_has_its_model() {
     let p = phases();
     let mut over = Table::new(Rows::Functions, Order::by(Column::SelfValue));
     let values = crate::query::Values::Own;
-    over.over = Some(Intervals { interval: 1_000_000, most: 60, from: 0, values });
+    over.over = Some(Intervals { interval: 1_000_000, most: 60, values });
     let of = |shown: Shown| model(&p, &Query::new(shown));
     assert!(matches!(of(Shown::Table(over)), Model::Over(tables) if tables.len() == 1));
     assert!(
@@ -133,8 +138,9 @@ fn labels_are_roots_of_a_tree() {
     let p = processes();
     let roots = vec!["process".to_owned()];
     let query = Query { roots, ..Query::new(Shown::Tree(Direction::Callees)) };
-    let Answer { view, model } = answer(&p, &query, &Cancel::default()).unwrap();
-    let Model::Tree(tree) = model else { panic!("no tree") };
+    let answer = answered(&p, &query).unwrap();
+    let Model::Tree(tree) = &answer.model else { panic!("no tree") };
+    let view = answer.view();
     let roots = tree.nodes.iter().skip(1).filter(|node| node.parent == Tree::ROOT);
     let names = roots.map(|root| view.frames.get(root.frame).display(&p).into_owned());
     let mut names: Vec<String> = names.collect();

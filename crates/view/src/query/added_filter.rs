@@ -1,5 +1,7 @@
 //! Filters one by one, as they are typed: `focus=REGEX`.
 
+use std::fmt;
+
 use regex::Regex;
 
 use crate::{Condition, Filter, Selector, TagError, TagMatch, TimeRange};
@@ -48,7 +50,7 @@ impl AddedFilter {
             return Err("no value yet".to_owned());
         }
         let added = AddedFilter { condition, value: value.to_owned() };
-        added.filter()?;
+        added.filter().map_err(|error| error.to_string())?;
         Ok(added)
     }
 
@@ -67,19 +69,31 @@ impl AddedFilter {
         self.condition == Condition::Time
     }
 
-    /// The filter. Fails with one line if the text is none.
-    pub fn filter(&self) -> Result<Filter, String> {
-        let value = &*self.value;
-        let regex = || Regex::new(value).map(Some).map_err(|error| regex_reason(&error));
-        let tags = || {
-            TagMatch::parse(value).map(Some).map_err(|error| match error {
-                TagError::Regex(_, error) => regex_reason(&error),
-                error @ TagError::TooLarge(_) => error.to_string(),
-            })
-        };
-        let keys = || value.split(',').map(str::to_owned).collect();
-        let selector = || Some(Selector::new(value));
+    /// The filter.
+    ///
+    /// # Errors
+    ///
+    /// The text is none.
+    pub fn filter(&self) -> Result<Filter, FilterError> {
         let mut filter = Filter::default();
+        self.add_to(&mut filter)?;
+        Ok(filter)
+    }
+
+    /// Sets the condition of a filter.
+    ///
+    /// # Errors
+    ///
+    /// The text is none. The filter then is as before.
+    pub(crate) fn add_to(&self, filter: &mut Filter) -> Result<(), FilterError> {
+        let value = &*self.value;
+        let regex = || {
+            let error = |error| FilterError::NoRegex { text: value.to_owned(), error };
+            Regex::new(value).map(Some).map_err(error)
+        };
+        let tags = || TagMatch::parse(value).map(Some).map_err(FilterError::from);
+        let keys = || value.split(',').filter(|key| !key.is_empty()).map(str::to_owned).collect();
+        let selector = || Some(Selector::new(value));
         match self.condition {
             Condition::Focus => filter.focus = regex()?,
             Condition::Ignore => filter.ignore = regex()?,
@@ -96,9 +110,46 @@ impl AddedFilter {
             Condition::Thread => filter.thread = selector(),
             Condition::Process => filter.process = selector(),
             Condition::Binary => filter.binary = selector(),
-            Condition::Time => filter.time = Some(TimeRange::parse(value)?),
+            Condition::Time => {
+                filter.time = Some(TimeRange::parse(value).map_err(FilterError::NoRange)?);
+            }
         }
-        Ok(filter)
+        Ok(())
+    }
+}
+
+/// The reason why a text is no filter.
+#[derive(Clone, Debug)]
+pub enum FilterError {
+    /// It, or a part of it, is no regular expression.
+    NoRegex {
+        /// The part.
+        text: String,
+        /// The reason.
+        error: regex::Error,
+    },
+    /// A number of a range of labels is too large; the sentence.
+    TooLarge(String),
+    /// It is no range of time; the sentence.
+    NoRange(String),
+}
+
+impl From<TagError> for FilterError {
+    fn from(error: TagError) -> FilterError {
+        match error {
+            TagError::Regex(text, error) => FilterError::NoRegex { text, error },
+            error @ TagError::TooLarge(_) => FilterError::TooLarge(error.to_string()),
+        }
+    }
+}
+
+/// One line, without the text.
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FilterError::NoRegex { error, .. } => f.write_str(&regex_reason(error)),
+            FilterError::TooLarge(reason) | FilterError::NoRange(reason) => f.write_str(reason),
+        }
     }
 }
 

@@ -1,10 +1,8 @@
 //! The views of a query.
 
-use std::borrow::Cow;
-
 use super::{Column, Order, Values};
-use crate::{ColumnRequest, Direction, Granularity, Siblings, name_packages};
-use profile::{Profile, ThreadState};
+use crate::{ColumnRequest, Direction, Granularity, Siblings, Trim};
+use profile::ThreadState;
 
 /// A view, with its options.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +11,8 @@ pub enum Shown {
     Table(Table),
     /// A call tree.
     Tree(Direction),
+    /// A call graph.
+    Graph(Trim),
     /// A flame graph.
     Flame(ShownFlame),
     /// The callers and the callees of the functions with this name, or else of those that match it as
@@ -65,8 +65,6 @@ pub struct Intervals {
     pub interval: u64,
     /// Most intervals; they are made wider, if there are more.
     pub most: usize,
-    /// Start of the profile, in microseconds since that of the recording.
-    pub from: u64,
     /// The values that are shown.
     pub values: Values,
 }
@@ -115,8 +113,6 @@ pub enum Rows {
 pub struct Groups {
     /// The parts in which equal frames agree.
     pub granularity: Granularity,
-    /// Functions get the names of their packages first.
-    pub names_packages: bool,
     /// Keys of the labels.
     pub labels: Vec<String>,
 }
@@ -144,10 +140,7 @@ impl From<Groups> for Rows {
             [label] => vec![Rows::Label(label.clone())],
             _ => Vec::new(),
         };
-        let is_same = |rows: &Rows| {
-            rows.granularity() == groups.granularity
-                && rows.names_packages() == groups.names_packages
-        };
+        let is_same = |rows: &Rows| rows.granularity() == groups.granularity;
         named.into_iter().find(is_same).unwrap_or(Rows::Groups(groups))
     }
 }
@@ -172,15 +165,6 @@ impl Rows {
             Rows::Label(key) => std::slice::from_ref(key),
             Rows::Groups(groups) => &groups.labels,
             _ => &[],
-        }
-    }
-
-    /// True if functions get the names of their packages first, see [`crate::name_packages`].
-    pub fn names_packages(&self) -> bool {
-        match self {
-            Rows::Packages => true,
-            Rows::Groups(groups) => groups.names_packages,
-            _ => false,
         }
     }
 
@@ -268,6 +252,8 @@ impl Shown {
     /// The parts in which equal frames agree.
     pub fn granularity(&self) -> Granularity {
         match self {
+            // As in pprof, functions of one name are one function, whatever their binaries.
+            Shown::Peek(_) | Shown::Graph(_) => Granularity::SYMBOL,
             Shown::Source(_) => Granularity { binary: false, line: true, ..Granularity::FUNCTION },
             _ => self.rows().map_or(Granularity::FUNCTION, Rows::granularity),
         }
@@ -276,15 +262,6 @@ impl Shown {
     /// Keys of the labels that group rows.
     pub fn labels(&self) -> &[String] {
         self.rows().map_or(&[], Rows::labels)
-    }
-
-    /// The profile with the names that its rows need; a copy only if these are other ones.
-    pub fn named<'p>(&self, profile: &'p Profile) -> Cow<'p, Profile> {
-        let mut profile = Cow::Borrowed(profile);
-        if self.rows().is_some_and(Rows::names_packages) {
-            name_packages(profile.to_mut());
-        }
-        profile
     }
 
     /// The order of its rows, if it has one.
@@ -335,6 +312,7 @@ impl Shown {
             Shown::Table(table) => table.name(),
             Shown::Tree(Direction::Callees) => "call tree".to_owned(),
             Shown::Tree(Direction::Callers) => "callers".to_owned(),
+            Shown::Graph(_) => "call graph".to_owned(),
             Shown::Flame(ShownFlame { direction, siblings, .. }) => {
                 let callers = if *direction == Direction::Callers { " of callers" } else { "" };
                 let heavy = if *siblings == Siblings::LeftHeavy { ", widest first" } else { "" };

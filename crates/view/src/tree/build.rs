@@ -4,6 +4,8 @@
 //! only the value is computed. So the cost of a view is proportional to the nodes shown, not to all
 //! contexts.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use super::{ByState, Cut, Direction, Node, States, Tree, View};
@@ -89,10 +91,12 @@ pub(super) fn label_frames(view: &mut View, roots: &[StrId]) -> FxHashMap<LabelS
         return out;
     }
     let profile = view.profile;
+    // A copy only if an answer has them.
+    let frames = Arc::make_mut(&mut view.frames);
     for sample in &profile.samples {
         out.entry(sample.labels).or_insert_with(|| {
             let labels = &profile.labels;
-            roots.iter().map(|&k| view.frames.label(k, labels.value(sample.labels, k))).collect()
+            roots.iter().map(|&k| frames.label(k, labels.value(sample.labels, k))).collect()
         });
     }
     out

@@ -9,20 +9,24 @@ use crate::report::terminal::model::{Graph, Model, reason};
 use crate::report::units;
 use queries::{Random, profiles, queries, random_query};
 use view::query::Limits;
-use view::{Cancel, Filter, Tree};
+use view::{Answer, Cancel, Filter, Part, Tree};
 
 mod queries;
 
 /// What is shown of a row, without the spaces between the parts.
 type Shows = String;
 
-/// What `prof report` writes: the samples that pass the filters, and the query's answer.
+/// What `prof report` writes of the samples that pass the filters, which are applied one by one.
 fn written(profile: &Profile, query: &Query, format: OutputFormat) -> Result<String, String> {
     let filter = |added: &AddedFilter| added.filter().unwrap();
-    let filters: Vec<Filter> = query.filters.iter().map(filter).collect();
+    let (first, rest): (Vec<_>, Vec<_>) = query.filters.iter().partition(|added| added.is_time());
+    let filters: Vec<Filter> = first.into_iter().chain(rest).map(filter).collect();
     let part = filters.iter().fold(profile.clone(), |part, filter| filter.apply(part).profile);
-    let part = query.shown.named(&part);
-    let found = view::answer(&part, query, &Cancel::default()).map_err(|error| reason(&error))?;
+    let range = filters.iter().find_map(|filter| filter.time);
+    let start = range.map_or(0, |range| range.start(profile));
+    let part = Part { start, has_times: !profile.times.is_empty(), ..Part::whole(Arc::new(part)) };
+    let found = Answer::new(part.named(query.naming()), query, &Cancel::default());
+    let found = found.map_err(|error| reason(&error))?;
     let mut out = Vec::new();
     answer::write(&mut out, &found, query, format, None).unwrap();
     Ok(String::from_utf8(out).unwrap())
@@ -74,6 +78,7 @@ fn shown(profile: &Arc<Profile>, query: &Query) -> App {
         shown: query.shown.clone(),
         filters: query.filters.clone(),
         collapses_recursion: query.collapses_recursion,
+        folds_inlined: query.folds_inlined,
         ..Start::default()
     };
     let mut app = App::new(start, theme);
@@ -284,5 +289,5 @@ fn a_function_that_a_filter_hides_is_reported() {
     let error = shown(&profile, &query).page().error.clone();
     assert_eq!(error.as_deref(), Some("no sample that passes the filters has foo1"));
     let without = Query { filters: Vec::new(), ..query };
-    assert!(view::answer(&profile, &without, &Cancel::default()).is_ok());
+    assert!(view::answer(profile.clone(), &without, &Cancel::default()).is_ok());
 }

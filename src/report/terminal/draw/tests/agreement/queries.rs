@@ -2,7 +2,8 @@
 
 use super::super::{hostile, views};
 use super::*;
-use profile::LabelSetId;
+use profile::{LabelSetId, label};
+use view::View;
 use view::query::{CONDITIONS, Column as ByColumn};
 use view::testing::{functions, odd_names, phases};
 
@@ -103,13 +104,43 @@ pub fn random_query(random: &mut Random, profile: &Profile) -> Query {
     let mut query = all[random.below(all.len())].clone();
     query.type_index = random.below(profile.sample_types.len());
     query.collapses_recursion = random.chance(3);
-    let names = names(profile);
-    // Those of frames, which are the first ones.
-    let conditions = &CONDITIONS[..6];
-    for _ in 0..random.below(3) {
-        let condition = conditions[random.below(conditions.len())];
-        let value = names[random.below(names.len())].clone();
-        query.filters.push(AddedFilter { condition, value });
+    query.folds_inlined = random.chance(3);
+    for _ in 0..random.below(4) {
+        let condition = CONDITIONS[random.below(CONDITIONS.len())];
+        let is_possible = condition != Condition::Time || !profile.times.is_empty();
+        // A later range of time replaces an earlier one.
+        let is_added = query.filters.iter().any(|added| added.condition == condition);
+        if is_possible && !is_added {
+            let values = values(profile, condition);
+            let value = values[random.below(values.len())].clone();
+            query.filters.push(AddedFilter { condition, value });
+        }
     }
     query
+}
+
+/// Values of a condition that select something of the profile, and one that does not.
+fn values(profile: &Profile, condition: Condition) -> Vec<String> {
+    let labels = || {
+        let keys = profile.labels.keys().into_iter().map(|key| profile.str(key).to_owned());
+        let none = "no_such_label".to_owned();
+        keys.filter(|key| is_plain(key)).chain([none]).collect()
+    };
+    let of_labels = |key: &str| {
+        let view = View::new(profile, 0, Granularity::NONE);
+        let values = view.label_values(key).into_iter().map(|(value, _)| value);
+        let none = "none".to_owned();
+        values.filter(|value| is_plain(value)).chain([none]).collect()
+    };
+    match condition {
+        Condition::Time => vec!["10%..60%".to_owned(), "1s..".to_owned()],
+        Condition::Process => of_labels(label::PROCESS),
+        Condition::Thread => of_labels(label::THREAD),
+        Condition::Binary => vec!["app".to_owned(), "libx".to_owned()],
+        Condition::TagRoot | Condition::TagLeaf | Condition::TagShow | Condition::TagHide => {
+            labels()
+        }
+        Condition::TagFocus | Condition::TagIgnore => of_labels(label::PROCESS),
+        _ => names(profile),
+    }
 }

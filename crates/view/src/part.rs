@@ -1,0 +1,145 @@
+//! The part of a profile that a query is about.
+
+mod cache;
+mod passes;
+
+use std::sync::Arc;
+
+use super::query::{AddedFilter, Query, QueryError, Timed};
+use super::{Cancel, Filter, fold_inlined, name_packages};
+use passes::{Pass, passes};
+use profile::{Profile, StrId};
+
+pub use cache::PartCache;
+
+/// The part of a profile that a query is about: what passes its filters, with the names of frames
+/// that it asks for.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The samples.
+    pub profile: Arc<Profile>,
+    /// The filters that nothing in the profile meets.
+    pub unmatched: Vec<AddedFilter>,
+    /// The sums of samples without a time that a filter by time has left out, by sample type.
+    pub without_time: Vec<i64>,
+    /// Its start, in microseconds since that of the recording.
+    pub start: u64,
+    /// The profile has times of samples.
+    pub has_times: bool,
+}
+
+/// The names of the frames of a view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Naming {
+    /// Inlined functions have the names of those that they were inlined into, see
+    /// [`fold_inlined`].
+    pub folds_inlined: bool,
+    /// Functions have the names of their packages, see [`name_packages`].
+    pub packages: bool,
+}
+
+impl Naming {
+    fn apply(self, profile: &mut Profile) {
+        if self.folds_inlined {
+            fold_inlined(profile);
+        }
+        if self.packages {
+            name_packages(profile);
+        }
+    }
+}
+
+impl Part {
+    /// All of a profile.
+    pub fn whole(profile: Arc<Profile>) -> Part {
+        Part {
+            has_times: !profile.times.is_empty(),
+            profile,
+            unmatched: Vec::new(),
+            without_time: Vec::new(),
+            start: 0,
+        }
+    }
+
+    /// The part that a query is about. The profile is copied only if it is changed, and others have
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// A filter is none, or the profile lacks the times that it needs; `cancel`.
+    pub fn new(profile: Arc<Profile>, query: &Query, cancel: &Cancel) -> Result<Part, QueryError> {
+        let part = Part::whole(profile).filtered(&query.filters, cancel)?;
+        Ok(part.named(query.naming()))
+    }
+
+    /// What passes the filters, one after the other; the one by time is the first.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Part::new`].
+    pub fn filtered(self, filters: &[AddedFilter], cancel: &Cancel) -> Result<Part, QueryError> {
+        let passes = passes(&in_order(filters))?;
+        if filters.iter().any(AddedFilter::is_time) && !self.has_times {
+            return Err(QueryError::NoTimes(Timed::Filter));
+        }
+        let mut part = self;
+        for Pass { filter, added } in passes {
+            if let Some(range) = filter.time {
+                part.start = range.start(&part.profile);
+            }
+            let filtered = filter.apply_until(Arc::unwrap_or_clone(part.profile), cancel);
+            if cancel.is_canceled() {
+                return Err(QueryError::Canceled);
+            }
+            part.profile = Arc::new(filtered.profile);
+            if filter.time.is_some() {
+                part.without_time = filtered.without_time;
+            }
+            let is_unmatched = |added: &AddedFilter| filtered.unmatched.contains(&added.condition);
+            part.unmatched.extend(added.into_iter().filter(is_unmatched));
+        }
+        Ok(part)
+    }
+
+    /// The same with other names of frames.
+    #[must_use]
+    pub fn named(self, naming: Naming) -> Part {
+        if naming == Naming::default() {
+            return self;
+        }
+        let mut profile = Arc::unwrap_or_clone(self.profile);
+        naming.apply(&mut profile);
+        Part { profile: Arc::new(profile), ..self }
+    }
+
+    /// True if a sample has a value of this type.
+    pub fn has_values(&self, type_index: usize) -> bool {
+        let width = self.profile.sample_types.len().max(1);
+        self.profile.values.iter().skip(type_index).step_by(width).any(|&value| value != 0)
+    }
+
+    /// The reason why nothing is shown, with the filters that may be wrong.
+    pub fn explained(&self, reason: String) -> String {
+        let notes = self.unmatched.iter().map(AddedFilter::unmatched);
+        [reason].into_iter().chain(notes).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// The filters in the order in which they apply: a range of time selects the recording that the others
+/// select from.
+fn in_order(filters: &[AddedFilter]) -> Vec<AddedFilter> {
+    let (first, others): (Vec<_>, Vec<_>) = filters.iter().cloned().partition(AddedFilter::is_time);
+    [first, others].concat()
+}
+
+/// A profile without the frames that it says are of no interest ([`Profile::drop_frames`]). No query
+/// sees them.
+pub fn without_dropped_frames(profile: Profile) -> Profile {
+    match profile.drop_frames {
+        StrId::EMPTY => profile,
+        _ => Filter::default().apply(profile).profile,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! Filters that are applied together.
+
+use crate::query::{AddedFilter, QueryError};
+use crate::{Condition, Filter};
+
+/// Filters that one pass over the samples applies.
+pub(super) struct Pass {
+    /// The filter.
+    pub(super) filter: Filter,
+    /// Its conditions.
+    pub(super) added: Vec<AddedFilter>,
+}
+
+/// The filters, one after the other, in as few passes as possible.
+///
+/// # Errors
+///
+/// One of them is none.
+pub(super) fn passes(filters: &[AddedFilter]) -> Result<Vec<Pass>, QueryError> {
+    let mut passes: Vec<Pass> = Vec::new();
+    for added in filters {
+        let follows = |pass: &&mut Pass| {
+            pass.added.last().is_some_and(|last| place(last.condition) < place(added.condition))
+        };
+        let mut alone = Pass { filter: Filter::default(), added: Vec::new() };
+        let last = passes.last_mut().filter(follows);
+        let is_new = last.is_none();
+        let pass = last.unwrap_or(&mut alone);
+        let result = added.add_to(&mut pass.filter);
+        result.map_err(|error| QueryError::NoFilter(added.clone(), error))?;
+        pass.added.push(added.clone());
+        if is_new {
+            passes.push(alone);
+        }
+    }
+    Ok(passes)
+}
+
+fn place(condition: Condition) -> Option<usize> {
+    Condition::ALL.iter().position(|&other| other == condition)
+}
