@@ -1,24 +1,25 @@
 //! `prof diff`, and `prof report --diff`.
 
 use std::borrow::Borrow;
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::filter::FilterArgs;
-use super::report::interactive::{CodeArgs, CompareRequest};
+use super::filter::{FilterArgs, failed};
+use super::report::interactive::CodeArgs;
 use super::report::{self, interactive};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::source::{ComparedSources, ProfileSource, beyond_63_bits};
 use super::{examples, usage};
-use crate::report::diff::{self, DiffLayout};
+use crate::report::diff::{DiffLayout, lines};
 use crate::report::json;
 use crate::report::terminal::Start;
 use profile::{Profile, ValueType};
 use sys::printed::{self, Lines, Stderr};
 use view::answer::DiffAnswer;
-use view::query::{Query, Shown};
-use view::{Diff, DiffOptions, Granularity, Renamed, Scale, Sort, View};
+use view::query::{Comparison, Groups, Query, Rows, Shown, Values};
+use view::{Cancel, Compared, Diff, Part, Renamed, Scale, Sort};
 
 /// Arguments of `prof diff`.
 #[derive(Debug, clap::Args)]
@@ -125,25 +126,24 @@ impl ScaleArgs {
         }
     }
 
-    /// The unit.
-    pub(super) fn scale(self) -> Scale {
-        match self {
+    /// The way in which differences compare.
+    pub(super) fn comparison(self, test: TestArgs) -> Comparison {
+        let scale = match self {
             ScaleArgs { per_second: true, .. } => Scale::PerSecond,
             ScaleArgs { normalize: true, .. } => Scale::Total,
             ScaleArgs { .. } => Scale::AsRecorded,
-        }
+        };
+        Comparison { scale, absolute: test.absolute }
     }
 }
 
-/// A comparison to print.
-pub(super) struct Comparison<'a> {
+/// A difference to show or print.
+pub(super) struct DiffPlan<'a> {
     pub(super) sources: ComparedSources,
-    pub(super) scale: Scale,
-    pub(super) absolute: bool,
-    pub(super) granularity: Granularity,
+    pub(super) comparison: Comparison,
+    pub(super) groups: Groups,
     pub(super) order: Sort,
-    pub(super) labels: Vec<String>,
-    /// The subset of `labels` that have to be labels of a profile.
+    /// The subset of the labels of `groups` that have to be labels of a profile.
     pub(super) must_exist: Vec<String>,
     pub(super) children: bool,
     pub(super) rows: Option<usize>,
@@ -167,13 +167,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.lines {
         (granularity.function, granularity.line) = (true, true);
     }
-    let comparison = Comparison {
+    let diff = DiffPlan {
         sources: ComparedSources { before, after },
-        scale: args.scale.scale(),
-        absolute: args.test.absolute,
-        granularity,
+        comparison: args.scale.comparison(args.test),
+        groups: Groups { granularity, labels },
         order,
-        labels,
         must_exist,
         children: !args.no_children,
         rows: args.nodecount,
@@ -181,81 +179,78 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         json: args.json,
     };
     let is_text = args.json || args.stdio || args.nodecount.is_some() || args.no_children;
-    match comparison.start(is_text) {
+    match diff.start(is_text) {
         Some(start) => {
-            let Comparison { sources, scale, absolute, .. } = comparison;
+            let sources = diff.sources;
             let start = Start { code: args.code.options()?, ..start };
-            interactive::compare(args.filter, CompareRequest { sources, scale, absolute }, start)
+            interactive::compare(args.filter, sources, start)
         }
-        None => comparison.print(),
+        None => diff.print(),
     }
 }
 
-impl Comparison<'_> {
+impl DiffPlan<'_> {
     /// The first page of the interactive views; `None`: text is printed.
     pub(super) fn start(&self, is_text: bool) -> Option<Start> {
         // Labels that have to exist are checked with an error.
         let is_text = is_text || !self.must_exist.is_empty();
-        let rows = interactive::rows(self.granularity, &self.labels).filter(|_| !is_text)?;
-        interactive::start_of_difference(&self.sources, rows, self.order, self.filter)
+        let Groups { granularity, labels } = &self.groups;
+        let rows = interactive::rows(*granularity, labels).filter(|_| !is_text)?;
+        let query = self.query(rows);
+        interactive::start_of_difference(&self.sources, query)
     }
 
-    /// Prints the comparison.
-    pub(super) fn print(self) -> anyhow::Result<ExitCode> {
-        let granularity = Some(self.granularity);
-        let query = Query { granularity, ..self.filter.query(Shown::DiffFlame) };
-        let sides = Sides::load(&self.sources, self.filter, &query)?;
-        if !self.must_exist.is_empty() {
-            let missing = |p: &Profile| check_labels(p, &self.must_exist);
-            let errors = sides.profiles.iter().map(|profile| missing(profile));
-            if let Some(first) = errors.collect::<Result<Vec<()>, _>>().err()
-                && sides.profiles.iter().all(|p| missing(p).is_err())
-            {
-                return Err(first);
+    fn query(&self, rows: Rows) -> Query {
+        let mut shown = Shown::diff(rows);
+        if let Shown::Diff { values, order, .. } = &mut shown {
+            match self.order {
+                Sort::Total => *values = Values::Total,
+                Sort::Name => *order = Sort::Name.into(),
+                Sort::SelfValue => {}
             }
         }
-        let views = sides.views(self.granularity);
-        let (before, after) = views.split_at(sides.before_count);
-        let options = DiffOptions {
-            scale: self.scale,
-            absolute: self.absolute,
-            sort: self.order,
-            labels: self.labels.clone(),
-            renamed: sides.renamed.clone(),
-        };
-        let model = Diff::new(before, after, &options);
-        check_scale(&model, self.scale)?;
+        let granularity = Some(self.groups.granularity);
+        Query { granularity, comparison: self.comparison, ..self.filter.query(shown) }
+    }
+
+    /// Prints the difference.
+    pub(super) fn print(self) -> anyhow::Result<ExitCode> {
+        let query = self.query(Rows::from(self.groups.clone()));
+        let compared = load(&self.sources, self.filter, &query)?;
+        // Freeing large profiles piece by piece takes longer than the system needs for all.
+        let compared = ManuallyDrop::new(compared);
+        self.check_labels(&compared)?;
+        let difference = view::compare(&compared, &query, &Cancel::default());
+        let diff = difference.map_err(|error| failed(&error))?.diff;
         let layout = DiffLayout {
-            labels: self.labels,
+            labels: self.groups.labels,
             children: self.children,
             rows: self.rows.unwrap_or(if self.json { 0 } else { 30 }),
-            ..DiffLayout::for_frames(self.sources.names(), self.granularity)
+            ..DiffLayout::for_frames(self.sources.names(), self.groups.granularity)
         };
         if self.json {
             let mut out = printed::stdout();
             let DiffLayout { files, granularity, labels, rows, .. } = &layout;
-            let answer = DiffAnswer::new(&model, files, *granularity, labels, *rows);
+            let answer = DiffAnswer::new(&diff, files, *granularity, labels, *rows);
             json::write(&mut out, &answer)?;
             std::io::Write::flush(&mut out)?;
         } else {
             let mut out = Lines::stdout();
-            for line in diff::lines(&model, &layout) {
+            for line in lines(&diff, &layout) {
                 out.line(&line.text, line.emphasis)?;
             }
             out.flush()?;
         }
-        drop(views);
-        // Freeing large profiles piece by piece takes longer than the system needs for all.
-        std::mem::forget(sides);
         Ok(ExitCode::SUCCESS)
     }
-}
 
-/// Fails if the profiles cannot be compared in this unit.
-pub(super) fn check_scale(model: &Diff, scale: Scale) -> anyhow::Result<()> {
-    match diff::unit_error(model, scale) {
-        Some(error) => Err(anyhow::anyhow!(error)),
-        None => Ok(()),
+    /// Fails if no profile has a label that has to exist.
+    fn check_labels(&self, compared: &Compared) -> anyhow::Result<()> {
+        let parts = compared.before.iter().chain(&compared.after);
+        let checked = parts.map(|part| check_labels(&part.profile, &self.must_exist));
+        let checked: Vec<anyhow::Result<()>> = checked.collect();
+        let is_known = checked.iter().any(Result::is_ok);
+        checked.into_iter().find(|_| !is_known).unwrap_or(Ok(()))
     }
 }
 
@@ -299,44 +294,26 @@ pub(super) fn common_types<P: Borrow<Profile>>(
     })
 }
 
-/// The profiles of both sides.
-pub(super) struct Sides {
-    /// Those before, then those after.
-    pub(super) profiles: Vec<Arc<Profile>>,
-    /// The number of those before.
-    pub(super) before_count: usize,
-    /// The common sample type in each of them.
-    pub(super) types: Vec<usize>,
-    /// The main binaries that are compared as one.
-    pub(super) renamed: Option<Renamed>,
-}
-
-impl Sides {
-    /// Reads the profiles: the parts that `query` is about.
-    pub(super) fn load(
-        sources: &ComparedSources,
-        filter: &FilterArgs,
-        query: &Query,
-    ) -> anyhow::Result<Sides> {
-        // Before the profiles, so that an error is reported at once.
-        filter.check()?;
-        let [parts_before, parts_after] = sources.parts();
-        let read = parts_before.iter().chain(&parts_after).map(|part| filter.load(part));
-        let read = read.map(|profile| profile.map(Arc::unwrap_or_clone));
-        let mut profiles = read.collect::<anyhow::Result<Vec<Profile>>>()?;
-        aligned(&mut profiles).iter().for_each(|note| Stderr::line(&format!("prof: {note}")));
-        // Before the filter, which may select a binary.
-        let (before, after) = profiles.split_at_mut(parts_before.len());
-        let renamed = Renamed::unite(before, after);
-        let part = |profile| anyhow::Ok(filter.part(Arc::new(profile), query)?.profile);
-        let profiles = profiles.into_iter().map(part).collect::<anyhow::Result<Vec<_>>>()?;
-        let types = common_types(&profiles, &sources.names().concat(), filter)?;
-        Ok(Sides { profiles, before_count: parts_before.len(), types, renamed })
-    }
-
-    /// A view of each profile.
-    pub(super) fn views(&self, granularity: Granularity) -> Vec<View<'_>> {
-        let pairs = self.profiles.iter().zip(&self.types);
-        pairs.map(|(p, &index)| View::new(p, index, granularity)).collect()
-    }
+/// Reads the profiles of both sides: the parts that `query` is about.
+pub(super) fn load(
+    sources: &ComparedSources,
+    filter: &FilterArgs,
+    query: &Query,
+) -> anyhow::Result<Compared> {
+    // Before the profiles, so that an error is reported at once.
+    filter.check()?;
+    let [parts_before, parts_after] = sources.parts();
+    let read = parts_before.iter().chain(&parts_after).map(|part| filter.load(part));
+    let read = read.map(|profile| profile.map(Arc::unwrap_or_clone));
+    let mut profiles = read.collect::<anyhow::Result<Vec<Profile>>>()?;
+    aligned(&mut profiles).iter().for_each(|note| Stderr::line(&format!("prof: {note}")));
+    // Before the filter, which may select a binary.
+    let (before, after) = profiles.split_at_mut(parts_before.len());
+    let renamed = Renamed::unite(before, after);
+    let parts = profiles.into_iter().map(|profile| filter.part(Arc::new(profile), query));
+    let mut before = parts.collect::<anyhow::Result<Vec<Part>>>()?;
+    let profiles: Vec<&Profile> = before.iter().map(|part| &*part.profile).collect();
+    let types = common_types(&profiles, &sources.names().concat(), filter)?;
+    let after = before.split_off(parts_before.len());
+    Ok(Compared { before, after, types, renamed })
 }

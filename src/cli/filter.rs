@@ -13,7 +13,7 @@ use crate::report::style::{Style, restyle};
 use profile::Profile;
 use symbols::refused;
 use sys::printed;
-use view::query::{Query, Shown};
+use view::query::{Query, QueryError, Shown};
 use view::{Answer, Cancel, Granularity, Part, without_dropped_frames};
 
 use samples::SampleArgs;
@@ -187,8 +187,16 @@ impl FilterArgs {
 
 /// The answer to a query about this part.
 pub fn answered(part: Part, query: &Query) -> anyhow::Result<Answer> {
-    let answer = Answer::new(part, query, &Cancel::default());
-    answer.map_err(|error| anyhow::anyhow!(answer::reason(&error)))
+    Answer::new(part, query, &Cancel::default()).map_err(|error| failed(&error))
+}
+
+/// The error of a command whose query has no answer.
+pub fn failed(error: &QueryError) -> anyhow::Error {
+    let reason = answer::reason(error);
+    match error {
+        QueryError::NoFilter(..) | QueryError::NoRegex(..) => usage(reason),
+        _ => anyhow::anyhow!(reason),
+    }
 }
 
 /// Cleans the names of a profile for views: no name may break or control a line of output, and each

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::diff::{ScaleArgs, Sides};
-use super::filter::FilterArgs;
+use super::diff::{ScaleArgs, TestArgs, load};
+use super::filter::{FilterArgs, answered, failed};
 use super::output::Output;
 use super::source::{ComparedSources, ProfileSource};
 use super::summary::{self, Summary, Verbosity};
@@ -17,13 +17,12 @@ use crate::report::colors::Scheme;
 use crate::report::diff::renamed_line;
 use crate::report::flame::{self, FlameOptions};
 use crate::report::{flame_diff, folded, json, summary as view_summary};
-use profile::{Profile, StrId, label};
+use profile::{Profile, label};
 use sys::printed::{self, Stderr};
 use view::answer::{BoxesAnswer, DiffBoxesAnswer};
-use view::query::{Query, Shown};
+use view::query::{Limits, Query, QueryError, Roots, Shown, ShownFlame};
 use view::{
-    BoxOptions, Boxes, Cut, Diff, DiffBoxes, DiffOptions, DiffTree, Direction, Granularity,
-    Siblings, States, Tree, View,
+    BoxOptions, Boxes, Cancel, Cut, Difference, Direction, Granularity, Model, Siblings, Tree, View,
 };
 
 mod sandwich;
@@ -237,31 +236,60 @@ impl DrawArgs {
         Ok(())
     }
 
-    /// The labels of `--root`, of all views together.
-    ///
-    /// # Errors
-    ///
-    /// None of the views has one of them.
-    fn roots(&self, views: &[View<'_>]) -> anyhow::Result<Vec<String>> {
-        if self.root.iter().any(|r| r == "none") {
-            return Ok(Vec::new());
+    /// The labels of `--root`.
+    fn roots(&self) -> Roots {
+        if self.root.iter().any(|name| name == "none") {
+            return Roots::default();
         }
         if self.root.is_empty() {
-            let has_several = |view: &View| view.label_values(label::PROCESS).len() > 1;
-            let several = views.iter().any(has_several);
-            return Ok(several.then(|| label::PROCESS.to_owned()).into_iter().collect());
+            return Roots::Usual;
         }
-        let key = |name: &String| {
-            let name = if name == "comm" { label::PROCESS } else { name.as_str() };
-            let is_known = views.iter().any(|view| !view.label_values(name).is_empty());
-            anyhow::ensure!(is_known, "--root: no sample has a label {name:?}");
-            Ok(name.to_owned())
-        };
-        self.root.iter().map(key).collect()
+        let key =
+            |name: &String| if name == "comm" { label::PROCESS.to_owned() } else { name.clone() };
+        Roots::Required(self.root.iter().map(key).collect())
     }
 
     fn order(&self) -> Siblings {
         if self.left_heavy { Siblings::LeftHeavy } else { Siblings::Name }
+    }
+
+    fn direction(&self) -> Direction {
+        if self.reverse { Direction::Callers } else { Direction::Callees }
+    }
+
+    /// The drawing of a profile whose samples have values of this kind.
+    fn query(&self, kind: &str) -> Query {
+        let by_state = match self.colors {
+            Some(scheme) => scheme == Scheme::State,
+            None => kind == "wall",
+        };
+        let (direction, siblings) = (self.direction(), self.order());
+        let flame = ShownFlame { siblings, by_state, ..ShownFlame::new(direction) };
+        let (shown, cut) = match &self.sandwich {
+            Some(wanted) => (Shown::Sandwich(wanted.clone()), Cut::Width(self.min_width)),
+            None if self.folded => (Shown::Tree(direction), Cut::Nothing),
+            None => (Shown::Flame(flame), Cut::Width(self.min_width)),
+        };
+        let roots = if self.sandwich.is_some() { Roots::default() } else { self.roots() };
+        Query {
+            granularity: Some(self.granularity()),
+            roots,
+            collapses_recursion: self.collapse_recursion,
+            limits: Limits { cut, ..Limits::NONE },
+            ..self.filter.query(shown)
+        }
+    }
+
+    fn options(&self, title: String, subtitle: String, scheme: Scheme) -> FlameOptions {
+        FlameOptions {
+            title: self.title.clone().unwrap_or(title),
+            subtitle,
+            inverted: !self.flame,
+            width: self.width.map(|w| w as usize),
+            min_width: self.min_width,
+            order: self.order(),
+            scheme,
+        }
     }
 
     /// Draws the difference of the profiles `after` to the bases.
@@ -270,50 +298,40 @@ impl DrawArgs {
         let output = Output::create_any(path)?;
         let before = ProfileSource::Files(self.diff.clone());
         let sources = ComparedSources { before, after };
-        let query = self.filter.query(Shown::DiffFlame);
-        let sides = Sides::load(&sources, &self.filter, &query)?;
-        let granularity = query.granularity();
-        let mut views = sides.views(granularity);
-        views.iter_mut().for_each(|view| view.collapse_recursion = self.collapse_recursion);
-        let negative: usize = views.iter_mut().map(View::leave_out_negative).sum();
-        if negative > 0 {
-            Stderr::line(&format!("prof: {negative} samples with negative values are left out"));
-        }
-        if let Some(renamed) = &sides.renamed {
+        let shown = ShownFlame { siblings: self.order(), ..ShownFlame::new(self.direction()) };
+        let query = Query {
+            roots: self.roots(),
+            collapses_recursion: self.collapse_recursion,
+            comparison: self.scale.comparison(TestArgs::default()),
+            limits: Limits { cut: Cut::Width(self.min_width), ..Limits::NONE },
+            ..self.filter.query(Shown::DiffFlame(shown))
+        };
+        let compared = load(&sources, &self.filter, &query)?;
+        if let Some(renamed) = &compared.renamed {
             Stderr::line(&format!("prof: {}", renamed_line(renamed)));
         }
-        if views.iter().all(|view| view.kept_total == 0) {
+        let difference = view::compare(&compared, &query, &Cancel::default());
+        let Difference { diff, boxes, .. } = difference.map_err(|error| failed(&error))?;
+        if boxes.left_out > 0 {
+            let count = boxes.left_out;
+            Stderr::line(&format!("prof: {count} samples with negative values are left out"));
+        }
+        if diff.before.recorded == 0 && diff.after.recorded == 0 {
             anyhow::bail!("nothing to draw: no sample has a value");
         }
-        let direction = if self.reverse { Direction::Callers } else { Direction::Callees };
-        let roots = self.roots(&views)?;
-        let (before, after) = views.split_at_mut(sides.before_count);
-        let tree = DiffTree::new(before, after, direction, &roots);
-        let scale = self.scale.scale();
-        let renamed = sides.renamed.clone();
-        let options = DiffOptions { scale, renamed, ..DiffOptions::default() };
-        let model = Diff::new(before, after, &options);
-        super::diff::check_scale(&model, scale)?;
         let files = sources.names();
-        let options = FlameOptions {
-            title: self.title.clone().unwrap_or_else(|| flame_diff::title(&model)),
-            subtitle: match files[0].as_slice() {
-                [base] => format!("difference to {base}"),
-                bases => format!("difference to {} recordings", bases.len()),
-            },
-            inverted: !self.flame,
-            width: self.width.map(|w| w as usize),
-            min_width: self.min_width,
-            order: self.order(),
-            scheme: Scheme::default(),
+        let subtitle = match files[0].as_slice() {
+            [base] => format!("difference to {base}"),
+            bases => format!("difference to {} recordings", bases.len()),
         };
-        let boxes = DiffBoxes::new(&model, tree, self.order(), self.min_width);
+        let options = self.options(flame_diff::title(&diff), subtitle, Scheme::default());
         output.write_text(|out| {
             if self.json {
-                let answer = DiffBoxesAnswer::new(&model, &boxes, direction, &files, granularity);
+                let (direction, granularity) = (shown.direction, query.granularity());
+                let answer = DiffBoxesAnswer::new(&diff, &boxes, direction, &files, granularity);
                 json::write(out, &answer)
             } else {
-                flame_diff::write(out, &model, &boxes, &options)
+                flame_diff::write(out, &diff, &boxes, &options)
             }
         })?;
         Ok(ExitCode::SUCCESS)
@@ -338,73 +356,63 @@ impl DrawArgs {
 fn draw(args: &Args, profile: Arc<Profile>, output: Output) -> anyhow::Result<u64> {
     let (args, quiet) = (&args.draw, args.verbosity.quiet);
     let type_index = args.filter.type_index(&profile)?;
-    let shown = Shown::flame(Direction::Callees);
-    let query = Query { granularity: Some(args.granularity()), ..args.filter.query(shown) };
-    // Kept, so that it is not freed: that takes longer, piece by piece, than the system needs for all.
-    let part = ManuallyDrop::new(args.filter.part(profile, &query)?);
-    let profile = &*part.profile;
-    let mut view = View::new(profile, type_index, query.granularity());
-    view.collapse_recursion = args.collapse_recursion;
-    if view.kept_total == 0 {
-        anyhow::bail!(
-            "nothing to draw: {}",
-            super::report::nothing_to_show(&view, &args.filter.samples.time)
-        );
+    let kind = profile.sample_types.get(type_index).map_or("", |t| profile.str(t.kind)).to_owned();
+    let query = Query { type_index, ..args.query(&kind) };
+    let part = args.filter.part(profile, &query)?;
+    if !part.has_values(type_index) {
+        let view = query.view(&part.profile, &Cancel::default());
+        let reason = super::report::nothing_to_show(&view, &args.filter.samples.time);
+        anyhow::bail!("nothing to draw: {reason}");
     }
-    if let Some(wanted) = &args.sandwich {
-        return args.draw_sandwich(wanted, &mut view, output, quiet);
+    // Freeing a large profile piece by piece takes longer than the system needs for all.
+    let answer = ManuallyDrop::new(answered(part, &query)?);
+    let view = answer.view();
+    note_negative(&view, quiet)?;
+    match &answer.model {
+        Model::Tree(tree) => args.draw_tree(&view, tree, output),
+        Model::Sandwich(found) => args.draw_sandwich(&view, found, output),
+        _ => Err(failed(&QueryError::NotAnswered)),
     }
-    if !args.folded {
-        leave_out_negative(&mut view, quiet)?;
-    }
-    let roots = args.roots(std::slice::from_ref(&view))?;
-    let roots: Vec<StrId> = roots.iter().filter_map(|key| profile.strings.find(key)).collect();
-    let direction = if args.reverse { Direction::Callers } else { Direction::Callees };
-    let cut = if args.folded { Cut::Nothing } else { Cut::Width(args.min_width) };
-    let scheme = args.colors.unwrap_or(match view.value_type().0 {
-        "wall" => Scheme::State,
-        _ => Scheme::default(),
-    });
-    let by_state = scheme == Scheme::State && !args.folded;
-    let tree = match States::new(&view).filter(|_| by_state) {
-        Some(states) => Tree::with_states(&mut view, direction, &roots, cut, states),
-        None if by_state && args.colors.is_some() => anyhow::bail!(
-            "--colors state: no sample has a label \"state\"; record with prof record -T wall"
-        ),
-        None => Tree::new(&mut view, direction, &roots, cut),
-    };
-    anyhow::ensure!(
-        tree.nodes.len() > 1,
-        "nothing to draw: every box is narrower than --min-width {}; lower it",
-        args.min_width
-    );
-    let options = FlameOptions {
-        title: args.title.clone().unwrap_or_else(|| view_summary::title(&view)),
-        subtitle: view_summary::subtitle(&view),
-        inverted: !args.flame,
-        order: args.order(),
-        width: args.width.map(|w| w as usize),
-        min_width: args.min_width,
-        scheme,
-    };
-    output.write_text(|out| {
-        if args.folded {
-            folded::write(out, &view, &tree)
-        } else if args.json {
-            let FlameOptions { order, min_width, .. } = options;
-            let boxes =
-                Boxes::new(&view, &tree, &BoxOptions { order, min_width, zoom: Tree::ROOT });
-            json::write(out, &BoxesAnswer::new(&view, &tree, &boxes))
-        } else {
-            flame::write(out, &view, &tree, &options)
-        }
-    })
 }
 
-/// Removes samples with negative values, which have no width.
-fn leave_out_negative(view: &mut View, quiet: bool) -> anyhow::Result<()> {
+impl DrawArgs {
+    /// Draws a flame graph. The number of bytes written.
+    fn draw_tree(&self, view: &View, tree: &Tree, output: Output) -> anyhow::Result<u64> {
+        let has_states = !tree.states.is_empty();
+        anyhow::ensure!(
+            self.folded || self.colors != Some(Scheme::State) || has_states,
+            "--colors state: no sample has a label \"state\"; record with prof record -T wall"
+        );
+        anyhow::ensure!(
+            tree.nodes.len() > 1,
+            "nothing to draw: every box is narrower than --min-width {}; lower it",
+            self.min_width
+        );
+        let scheme = self.colors.unwrap_or(match view.value_type().0 {
+            "wall" => Scheme::State,
+            _ => Scheme::default(),
+        });
+        let (title, subtitle) = (view_summary::title(view), view_summary::subtitle(view));
+        let options = self.options(title, subtitle, scheme);
+        output.write_text(|out| {
+            if self.folded {
+                folded::write(out, view, tree)
+            } else if self.json {
+                let FlameOptions { order, min_width, .. } = options;
+                let options = BoxOptions { order, min_width, zoom: Tree::ROOT };
+                let boxes = Boxes::new(view, tree, &options);
+                json::write(out, &BoxesAnswer::new(view, tree, &boxes))
+            } else {
+                flame::write(out, view, tree, &options)
+            }
+        })
+    }
+}
+
+/// Prints how many samples with negative values, which have no width, are left out.
+fn note_negative(view: &View, quiet: bool) -> anyhow::Result<()> {
     let (kind, _) = view.value_type();
-    let count = view.leave_out_negative();
+    let count = view.left_out;
     if view.kept_total == 0 {
         let all = view.profile.sample_types.iter().map(|t| view.profile.str(t.kind));
         let others: Vec<&str> = all.filter(|&k| k != kind).collect();

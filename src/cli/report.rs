@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::columns::ColumnArgs;
-use super::diff::{Comparison, ScaleArgs, TestArgs};
+use super::diff::{DiffPlan, ScaleArgs, TestArgs};
 use super::filter::{FilterArgs, answered, samples};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::source::{ComparedSources, ProfileSource};
@@ -17,13 +17,12 @@ use crate::report::terminal::Start;
 use crate::report::{json, text};
 use sys::printed;
 use view::answer::HeaderAnswer;
-use view::query::{Groups, Intervals, Limits, Query, Rows, Shown, Table, Values};
+use view::query::{Groups, Intervals, Limits, Query, Roots, Rows, Shown, Table, Values};
 use view::{Cancel, Cut, Direction, Granularity, Part, Sort, View};
 
 pub(super) mod interactive;
 mod view_args;
 
-use interactive::CompareRequest;
 use view_args::ViewArgs;
 
 pub use interactive::has_terminal;
@@ -225,27 +224,24 @@ impl Args {
             return Err(usage(format!("{option} cannot be combined with --diff")));
         }
         let before = ProfileSource::Files(self.diff.clone());
-        let comparison = Comparison {
+        let diff = DiffPlan {
             sources: ComparedSources { before, after: plan.source },
-            scale: self.scale.scale(),
-            absolute: self.test.absolute,
-            granularity: plan.granularity,
+            comparison: self.scale.comparison(self.test),
+            groups: Groups { granularity: plan.granularity, labels: plan.labels },
             order: plan.order,
-            labels: plan.labels,
             must_exist: plan.must_exist,
             children: !self.no_children,
             rows: self.nodecount,
             filter: &self.filter,
             json: self.json,
         };
-        match comparison.start(interactive::selects_text(&self)) {
+        match diff.start(interactive::selects_text(&self)) {
             Some(start) => {
-                let Comparison { sources, scale, absolute, .. } = comparison;
-                let request = CompareRequest { sources, scale, absolute };
+                let sources = diff.sources;
                 let start = Start { code: self.code.options()?, ..start };
-                interactive::compare(self.filter, request, start)
+                interactive::compare(self.filter, sources, start)
             }
-            None => comparison.print(),
+            None => diff.print(),
         }
     }
 
@@ -280,6 +276,7 @@ impl Args {
             Shown::Table(_) => Vec::new(),
             _ => plan.labels.clone(),
         };
+        let roots = Roots::Labels(roots);
         Query {
             granularity: Some(plan.granularity),
             roots,

@@ -23,6 +23,7 @@ use crate::sampler::types::{self, GivenOption, Registered, ValuesKnown};
 use profile::LiveWindow;
 use recorder::Recorder;
 use sys::{printed, procfs};
+use view::query::Query;
 
 /// Arguments of `prof top`.
 #[derive(Debug, clap::Args)]
@@ -238,7 +239,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             target,
             recorder,
             names,
-            Start { file: title, shown, ..Start::default() },
+            Start {
+                file: title,
+                query: Query { granularity: None, ..args.filter.query(shown) },
+                ..Start::default()
+            },
         ),
         None => batch::run(&args, recorder, names, &grouping),
     }

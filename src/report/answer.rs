@@ -10,7 +10,7 @@ use view::query::{
     AddedFilter, FilterError, Limits, OwnRows, Query, QueryError, Shown, Table, Timed, Values,
     Wanted, regex_reason,
 };
-use view::{Answer, Columns, Cut, Model, SandwichModel, TableModel};
+use view::{Answer, Columns, Cut, Model, SandwichModel, Scale, TableModel};
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,8 @@ pub fn reason(error: &QueryError) -> String {
             )
         }
         QueryError::NeedsFunctions => {
-            "--sandwich and --peek report functions: use --sort self, total, name or symbol"
+            "--sandwich and --peek report functions: use --sort self, total, name or symbol, or \
+             --granularity functions"
                 .to_owned()
         }
         QueryError::HasOwnRows(OwnRows::Quality) => {
@@ -82,6 +83,11 @@ pub fn reason(error: &QueryError) -> String {
         QueryError::NoFunction(Wanted::Peek(regex)) => {
             format!("--peek: no function matches {}", quoted(regex))
         }
+        QueryError::NoLabel(key) => format!("--root: no sample has a label {key:?}"),
+        QueryError::NoUnit(Scale::PerSecond) => {
+            "--per-second: a profile does not contain the length of its recording".to_owned()
+        }
+        QueryError::NoUnit(_) => "--normalize: the total of a profile is 0".to_owned(),
         QueryError::NotAnswered => "this view has an answer of its own".to_owned(),
         QueryError::Canceled => "canceled".to_owned(),
     }

@@ -254,17 +254,6 @@ fn or_unknown(text: Option<&str>) -> String {
     }
 }
 
-/// The reason why profiles cannot be compared in the unit `wanted`; `None` if `diff` is in it.
-pub fn unit_error(diff: &Diff, wanted: Scale) -> Option<&'static str> {
-    match wanted {
-        _ if diff.scale == wanted => None,
-        Scale::PerSecond => {
-            Some("--per-second: a profile does not contain the length of its recording")
-        }
-        _ => Some("--normalize: the total of a profile is 0"),
-    }
-}
-
 /// A frame as text, with its line if lines are distinguished.
 pub fn frame_name(frame: &DiffFrame) -> String {
     let name = match frame.kind {

@@ -51,8 +51,8 @@ pub use cancel::Cancel;
 pub use columns::{ColumnRequest, Columns, Measure, TableColumn, TypeColumn};
 pub use coverage::{Coverage, Covered};
 pub use diff::{
-    ByName, Change, Diff, DiffBox, DiffBoxes, DiffContent, DiffFrame, DiffName, DiffNode,
-    DiffOptions, DiffRow, DiffTree, Renamed, Scale, Side,
+    ByName, Change, Compared, Diff, DiffBox, DiffBoxes, DiffContent, DiffFrame, DiffName, DiffNode,
+    DiffOptions, DiffRow, DiffTree, Difference, Renamed, Scale, Side, compare,
 };
 pub use expansion::Expansion;
 pub use file_names::clean_file_names;

@@ -6,8 +6,8 @@ use regex::Regex;
 
 use super::query::{Intervals, Query, QueryError, Shown, ShownFlame, Table, Timed, Wanted};
 use super::{
-    Cancel, Columns, Coverage, Direction, Graph, NodeOrder, Over, OverOptions, OverType, Part,
-    Peek, Quality, Sandwich, ThreadStates, Threads, Top, Tree, View, ViewData, matching_frames,
+    Cancel, Columns, Coverage, Graph, NodeOrder, Over, OverOptions, OverType, Part, Peek, Quality,
+    Sandwich, States, ThreadStates, Threads, Top, Tree, View, ViewData, matching_frames,
     named_frames,
 };
 use profile::Profile;
@@ -88,9 +88,8 @@ impl Answer {
                 Some(intervals) => over_time(&view, query, shown, intervals),
                 None => table(&view, query, shown),
             },
-            Shown::Tree(direction) | Shown::Flame(ShownFlame { direction, .. }) => {
-                tree(&mut view, query, *direction)
-            }
+            Shown::Tree(direction) => tree(&mut view, query, ShownFlame::new(*direction))?,
+            Shown::Flame(flame) => tree(&mut view, query, *flame)?,
             Shown::Graph(trim) => Model::Graph(Graph::new(&view, NodeOrder::Drawing, *trim)),
             Shown::Sandwich(wanted) => sandwich(&view, query, wanted)?,
             Shown::Peek(wanted) => peek(&view, query, wanted)?,
@@ -99,7 +98,7 @@ impl Answer {
             Shown::Quality(_) => Model::Quality(Quality::new(&view, &query.top())),
             Shown::Coverage => coverage(&view, query),
             Shown::Header => Model::Header,
-            Shown::Source(_) | Shown::Diff { .. } | Shown::DiffFlame => {
+            Shown::Source(_) | Shown::Diff { .. } | Shown::DiffFlame(_) => {
                 return Err(QueryError::NotAnswered);
             }
         };
@@ -133,10 +132,17 @@ fn over_time(view: &View<'_>, query: &Query, shown: &Table, intervals: Intervals
     Model::Over(Over::by_type(view, &options, &shown.columns(query.type_index).types))
 }
 
-fn tree(view: &mut View<'_>, query: &Query, direction: Direction) -> Model {
+fn tree(view: &mut View<'_>, query: &Query, shown: ShownFlame) -> Result<Model, QueryError> {
+    let ShownFlame { direction, by_state, .. } = shown;
     let strings = &view.profile.strings;
-    let roots: Vec<_> = query.roots.iter().filter_map(|key| strings.find(key)).collect();
-    Model::Tree(Tree::new(view, direction, &roots, query.limits.cut))
+    let keys = query.roots.keys(std::slice::from_ref(view))?;
+    let roots: Vec<_> = keys.iter().filter_map(|key| strings.find(key)).collect();
+    let cut = query.limits.cut;
+    let states = by_state.then(|| States::new(view)).flatten();
+    Ok(Model::Tree(match states {
+        Some(states) => Tree::with_states(view, direction, &roots, cut, states),
+        None => Tree::new(view, direction, &roots, cut),
+    }))
 }
 
 fn sandwich(view: &View<'_>, query: &Query, name: &str) -> Result<Model, QueryError> {

@@ -3,13 +3,15 @@
 
 mod added_filter;
 mod order;
+mod roots;
 mod shown;
 
-use super::{Cancel, Cut, Granularity, Naming, TopOptions, View};
+use super::{Cancel, Cut, Granularity, Naming, Scale, TopOptions, View};
 use profile::Profile;
 
 pub use added_filter::{AddedFilter, CONDITIONS, FilterError, regex_reason};
 pub use order::{Column, Order};
+pub use roots::Roots;
 pub use shown::{Groups, Intervals, Rows, Shown, ShownFlame, ShownSource, Table};
 
 /// What is shown of a profile.
@@ -24,14 +26,25 @@ pub struct Query {
     /// The parts in which equal frames agree; `None`: those of the view. A table has those of its
     /// rows.
     pub granularity: Option<Granularity>,
-    /// Keys of the labels whose values are the roots of a call tree.
-    pub roots: Vec<String>,
+    /// The labels whose values are the roots of a call tree.
+    pub roots: Roots,
     /// Calls of a function by itself are one frame in trees.
     pub collapses_recursion: bool,
     /// Inlined functions belong to those that they were inlined into. Filters find them.
     pub folds_inlined: bool,
+    /// The way in which a difference compares.
+    pub comparison: Comparison,
     /// What is left out.
     pub limits: Limits,
+}
+
+/// The way in which a difference compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// The unit of comparison.
+    pub scale: Scale,
+    /// Test for equal values, rather than for the ratio of what did not change.
+    pub absolute: bool,
 }
 
 /// What a view leaves out.
@@ -71,7 +84,11 @@ pub enum QueryError {
     NoRegex(Wanted, regex::Error),
     /// No function has the name, or matches.
     NoFunction(Wanted),
-    /// The view has an answer of its own: see [`crate::Diff`] and [`crate::source`].
+    /// No sample has a label with this key, which is to be a root.
+    NoLabel(String),
+    /// The recordings cannot be compared in this unit: one has no length, or no value.
+    NoUnit(Scale),
+    /// The view has an answer of its own: see [`crate::compare`] and [`crate::source`].
     NotAnswered,
     /// The answer is no longer waited for.
     Canceled,
@@ -116,9 +133,24 @@ impl Limits {
         }
     }
 
+    /// The least width of a box in percent of the whole; 0 without one.
+    pub fn min_width(self) -> f64 {
+        match self.cut {
+            Cut::Width(percent) => percent,
+            Cut::Nothing | Cut::Percent(_) => 0.0,
+        }
+    }
+
     /// The number of rows that are shown of `count`.
     pub fn rows_of(self, count: usize) -> usize {
         if self.rows == 0 { count } else { count.min(self.rows) }
+    }
+}
+
+impl Default for Query {
+    /// The table of functions.
+    fn default() -> Query {
+        Query::new(Shown::default())
     }
 }
 
@@ -130,9 +162,10 @@ impl Query {
             filters: Vec::new(),
             shown,
             granularity: None,
-            roots: Vec::new(),
+            roots: Roots::default(),
             collapses_recursion: false,
             folds_inlined: false,
+            comparison: Comparison::default(),
             limits: Limits::NONE,
         }
     }
@@ -164,7 +197,7 @@ impl Query {
     /// [`QueryError::NeedsFunctions`], [`QueryError::HasOwnRows`].
     pub fn check(&self) -> Result<(), QueryError> {
         let granularity = self.granularity();
-        let is_grouped = !self.roots.is_empty();
+        let is_grouped = self.roots.are_chosen();
         let has_usual_rows = granularity == Granularity::FUNCTION && !is_grouped;
         match self.shown {
             Shown::Sandwich(_) | Shown::Peek(_) if is_grouped || !granularity.function => {
@@ -178,12 +211,28 @@ impl Query {
 
     /// The view of its sample type, at its granularity.
     pub fn view<'p>(&self, profile: &'p Profile, cancel: &Cancel) -> View<'p> {
-        let mut view = View::cancelable(profile, self.type_index, self.granularity(), cancel);
+        self.view_of(profile, self.type_index, cancel)
+    }
+
+    /// The same of another sample type.
+    pub(super) fn view_of<'p>(
+        &self,
+        profile: &'p Profile,
+        type_index: usize,
+        cancel: &Cancel,
+    ) -> View<'p> {
+        let mut view = View::cancelable(profile, type_index, self.granularity(), cancel);
         view.collapse_recursion = self.collapses_recursion;
-        if matches!(self.shown, Shown::Flame(_)) {
+        if self.has_boxes() {
             view.leave_out_negative();
         }
         view
+    }
+
+    /// True if values are widths of boxes, which negative ones do not have.
+    fn has_boxes(&self) -> bool {
+        matches!(self.shown, Shown::Flame(_) | Shown::DiffFlame(_))
+            || matches!(self.limits.cut, Cut::Width(_))
     }
 
     /// The options of its table.
@@ -212,7 +261,7 @@ mod tests {
     fn views_of_functions_refuse_other_frames() {
         let query = |shown: Shown, granularity, roots: &[&str]| Query {
             granularity: Some(granularity),
-            roots: roots.iter().map(|&key| key.to_owned()).collect(),
+            roots: Roots::Labels(roots.iter().map(|&key| key.to_owned()).collect()),
             ..Query::new(shown)
         };
         let files = Granularity::FILES;

@@ -20,8 +20,8 @@ use code::text::SourcePaths;
 use profile::Profile;
 use symbols::SymbolOptions;
 use sys::printed::{self, Stderr};
-use view::query::{Rows, Shown, Table, Values};
-use view::{Diff, Granularity, Renamed, Scale, Sort};
+use view::query::{Query, Rows, Shown, Table};
+use view::{Diff, Granularity, Renamed};
 
 /// True if an option selects text.
 pub(super) fn selects_text(args: &Args) -> bool {
@@ -60,10 +60,11 @@ pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
     let Some(shown) = shown(args, plan).filter(|_| has_terminal()) else { return Ok(None) };
     Ok(Some(Start {
         file: listed(&plan.source),
-        shown,
-        filters: args.filter.samples.added(),
-        collapses_recursion: args.collapse_recursion,
-        folds_inlined: args.filter.no_inlines,
+        query: Query {
+            granularity: None,
+            collapses_recursion: args.collapse_recursion,
+            ..args.filter.query(shown)
+        },
         code: args.code.options()?,
     }))
 }
@@ -116,54 +117,30 @@ pub(in crate::cli) fn rows(granularity: Granularity, labels: &[String]) -> Optio
     }
 }
 
-/// The first page of a comparison; `None`: text is printed.
+/// The first page of a difference; `None`: text is printed.
 pub(in crate::cli) fn start_of_difference(
     sources: &ComparedSources,
-    rows: Rows,
-    sort: Sort,
-    filter: &FilterArgs,
+    query: Query,
 ) -> Option<Start> {
     if !has_terminal() {
         return None;
     }
-    let mut shown = Shown::diff(rows);
-    if let Shown::Diff { values, order, .. } = &mut shown {
-        match sort {
-            Sort::Total => *values = Values::Total,
-            Sort::Name => *order = sort.into(),
-            Sort::SelfValue => {}
-        }
-    }
     let file = format!("{} → {}", listed(&sources.before), listed(&sources.after));
-    Some(Start {
-        file,
-        shown,
-        filters: filter.samples.added(),
-        folds_inlined: filter.no_inlines,
-        ..Start::default()
-    })
+    Some(Start { file, query: Query { granularity: None, ..query }, ..Start::default() })
 }
 
-/// The profiles to compare, and the way.
-pub(in crate::cli) struct CompareRequest {
-    pub(in crate::cli) sources: ComparedSources,
-    pub(in crate::cli) scale: Scale,
-    pub(in crate::cli) absolute: bool,
-}
-
-/// Shows a comparison.
+/// Shows a difference.
 pub(in crate::cli) fn compare(
     filter: FilterArgs,
-    request: CompareRequest,
+    sources: ComparedSources,
     start: Start,
 ) -> anyhow::Result<ExitCode> {
     filter.check()?;
-    terminal::run(start, move || open_difference(&filter, &request))
+    terminal::run(start, move || open_difference(&filter, &sources))
 }
 
 /// Reads the profiles of a comparison.
-fn open_difference(filter: &FilterArgs, request: &CompareRequest) -> anyhow::Result<Opened> {
-    let CompareRequest { sources, scale, absolute } = request;
+fn open_difference(filter: &FilterArgs, sources: &ComparedSources) -> anyhow::Result<Opened> {
     let mut notes = Vec::new();
     let read = |part: &ProfileSource| -> anyhow::Result<Profile> {
         let opened = filter.open(part)?;
@@ -192,8 +169,7 @@ fn open_difference(filter: &FilterArgs, request: &CompareRequest) -> anyhow::Res
     };
     let shared = |side: Vec<Profile>| side.into_iter().map(Arc::new).collect();
     let (before, after) = (shared(before), shared(after));
-    let (scale, absolute) = (*scale, *absolute);
-    let base = Some(Base { before, after, files, scale, absolute, renamed });
+    let base = Some(Base { before, after, files, renamed });
     Ok(Opened { profile, base, shown: None, type_index, notes })
 }
 
@@ -240,7 +216,7 @@ impl CodeArgs {
 pub(super) fn run(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCode> {
     // Wrong options are an error before the screen is entered.
     args.filter.check()?;
-    let first = start.shown.clone();
+    let first = start.query.shown.clone();
     terminal::run(start, move || {
         let Loaded { profile, notes } = args.filter.open(&plan.source)?;
         check_labels(&profile, &plan.must_exist)?;
@@ -260,7 +236,7 @@ pub(super) fn run(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCo
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::diff::Sides;
+    use super::super::super::diff::load;
     use super::*;
     use clap::Parser;
     use profile::{Builder, Column, LabelSetId};
@@ -299,12 +275,11 @@ mod tests {
                 }));
             let (before, after) = (ProfileSource::Files(before), ProfileSource::Files(after));
             let sources = ComparedSources { before, after };
-            let query = filter.query(Shown::DiffFlame);
-            let text = Sides::load(&sources, &filter, &query).map(|sides| sides.types);
-            let request = CompareRequest { sources, scale: Scale::AsRecorded, absolute: false };
+            let query = filter.query(Shown::diff_flame());
+            let text = load(&sources, &filter, &query).map(|compared| compared.types);
             (
                 text.map_err(|e| e.to_string()),
-                open_difference(&filter, &request).map_err(|e| e.to_string()),
+                open_difference(&filter, &sources).map_err(|e| e.to_string()),
             )
         };
         let one = |file: &PathBuf| vec![file.clone()];

@@ -79,8 +79,6 @@ pub fn run(
             updates: source,
             control: Box::new(move |request| drop(control.send(Message::Control(request)))),
         };
-        let filters = filter.samples.added();
-        let start = Start { filters, folds_inlined: filter.no_inlines, ..start };
         let quit = QuitOnDrop(sender);
         let ended = terminal::run_live(start, source);
         drop(quit);

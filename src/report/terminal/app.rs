@@ -93,8 +93,7 @@ const MAX_PAGES: usize = 100;
 impl App {
     /// The state before the profile is read.
     pub fn new(start: Start, theme: Theme) -> App {
-        let Start { file, shown, filters, collapses_recursion, folds_inlined, .. } = start;
-        let query = Query { filters, collapses_recursion, folds_inlined, ..Query::new(shown) };
+        let Start { file, query, .. } = start;
         App {
             file,
             theme,
@@ -362,7 +361,7 @@ impl App {
                 let query = Query { shown, ..self.page().query.clone() };
                 self.visit_at(query, wanted)
             }
-            ViewKey::Flame if self.page().is_difference() => self.show(Shown::DiffFlame),
+            ViewKey::Flame if self.page().is_difference() => self.show(Shown::diff_flame()),
             ViewKey::Flame => self.show(Shown::flame(Direction::Callees)),
             ViewKey::Lines => self.show(Shown::table(Rows::Lines)),
             ViewKey::Files => self.show(Shown::table(Rows::Files)),

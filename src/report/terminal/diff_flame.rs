@@ -150,7 +150,7 @@ mod tests {
         let after = profile(&[("main;kept", 6), ("main;grown", 4)]);
         let base = Base { before: vec![before], ..Base::default() };
         let context = Context { base: Some(Arc::new(base)), ..Context::new(&after) };
-        let query = Query::new(Shown::DiffFlame);
+        let query = Query::new(Shown::diff_flame());
         let Ok(Model::DiffFlame(flame)) = compute(&context, &query) else { panic!("boxes") };
         let text = |depth: usize, b: &CellBox| {
             let (trend, size) = flame.trend(b.node);

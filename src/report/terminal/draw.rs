@@ -200,7 +200,7 @@ fn hints(query: &Query) -> &'static str {
         Shown::Source(_) => "a assembly  Enter menu  w write  / search  ? help",
         Shown::States(_) => "Enter menu  > sort  + focus  / search  ? help",
         Shown::Diff { .. } => "o totals  F flame graph  > sort  / search  ? help",
-        Shown::DiffFlame => "Enter zoom  Esc out  D table  / search  ? help",
+        Shown::DiffFlame(_) => "Enter zoom  Esc out  D table  / search  ? help",
         Shown::Table(_)
         | Shown::Peek(_)
         | Shown::Coverage

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::difference::{Difference, FlameDifference};
+use super::difference::{DiffTable, compare};
 use super::model::Context;
 use super::{new_file, source, written};
 use crate::report::answer::OutputFormat;
@@ -13,10 +13,10 @@ use crate::report::flame::{self, FlameOptions};
 use crate::report::{dot, flame_diff, graphviz, json, sandwich as sandwich_text, summary};
 use profile::Profile;
 use view::answer::{BoxesAnswer, DiffAnswer, DiffBoxesAnswer};
-use view::query::{Query, Shown, ShownFlame};
+use view::query::{Limits, Query, Shown, ShownFlame};
 use view::{
-    Cut, Direction, Granularity, Graph, NodeOrder, Part, Sandwich, Siblings, Tree, Trim, View,
-    named_frames,
+    Cut, Difference, Direction, Granularity, Graph, NodeOrder, Part, Sandwich, Siblings, Tree,
+    Trim, View, named_frames,
 };
 
 /// Width below which boxes of a flame graph are left out, in percent: that of `prof flame`.
@@ -48,9 +48,9 @@ fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> 
         out = call_graph(&part()?.profile, query)?;
     } else if is(".svg") {
         match &query.shown {
-            Shown::Diff { .. } | Shown::DiffFlame => {
-                let found = Difference::flame(context, query, MIN_WIDTH);
-                let FlameDifference { diff, boxes, .. } = found.map_err(io::Error::other)?;
+            Shown::Diff { .. } | Shown::DiffFlame(_) => {
+                let found = compare(context, &boxes_of_difference(query));
+                let Difference { diff, boxes, .. } = found.map_err(io::Error::other)?;
                 let options = options(flame_diff::title(&diff), String::new());
                 flame_diff::write(&mut out, &diff, &boxes, &options)?;
             }
@@ -67,6 +67,16 @@ fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> 
         }
     }
     Ok(out)
+}
+
+/// The query for the boxes of a difference.
+fn boxes_of_difference(query: &Query) -> Query {
+    let shown = match query.shown {
+        Shown::DiffFlame(_) => query.shown.clone(),
+        _ => Shown::diff_flame(),
+    };
+    let limits = Limits { cut: Cut::Width(MIN_WIDTH), ..Limits::NONE };
+    Query { shown, limits, ..query.clone() }
 }
 
 fn options(title: String, subtitle: String) -> FlameOptions {
@@ -129,16 +139,17 @@ fn write_json(context: &Context, part: &Part, query: &Query, out: &mut Vec<u8>) 
     let profile = &*part.profile;
     match &query.shown {
         Shown::Diff { rows, .. } => {
-            let found = Difference::new(context, query, rows).map_err(io::Error::other)?;
+            let found = DiffTable::new(context, query, rows).map_err(io::Error::other)?;
             let (granularity, labels) = (rows.granularity(), rows.labels().to_vec());
             let answer = DiffAnswer::new(&found.diff, &found.files, granularity, &labels, 0);
             json::write(out, &answer)
         }
-        Shown::DiffFlame => {
-            let found = Difference::flame(context, query, MIN_WIDTH);
-            let FlameDifference { diff, boxes, .. } = found.map_err(io::Error::other)?;
+        Shown::DiffFlame(flame) => {
+            let query = &boxes_of_difference(query);
+            let found = compare(context, query);
+            let Difference { diff, boxes, .. } = found.map_err(io::Error::other)?;
             let files = context.base.as_ref().map(|base| base.files.clone()).unwrap_or_default();
-            let (direction, granularity) = (Direction::Callees, Granularity::FUNCTION);
+            let (direction, granularity) = (flame.direction, query.granularity());
             json::write(out, &DiffBoxesAnswer::new(&diff, &boxes, direction, &files, granularity))
         }
         Shown::Flame(flame) => {

@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::boxes::NamedTree;
 use super::diff_flame::DiffFlame;
-use super::difference::{Base, Difference, FlameDifference};
+use super::difference::{Base, DiffTable, compare};
 use super::sandwich;
 use super::source::{Code, CodeOptions};
 use super::written::render;
@@ -17,8 +17,8 @@ use view::query::{
     AddedFilter, Limits, Query, QueryError, Rows, Shown, ShownFlame, Wanted, regex_reason,
 };
 use view::{
-    Answer, Cancel, Cut, Diff, Frame, Frames, Ordered, Part, PartCache, Row, Siblings, TableModel,
-    ThreadRow, ThreadStates, Tree, View, label_text,
+    Answer, Cancel, Cut, Difference, Frame, Frames, Ordered, Part, PartCache, Row, Siblings,
+    TableModel, ThreadRow, ThreadStates, Tree, View, label_text,
 };
 
 /// The profiles and files that pages are computed from.
@@ -235,7 +235,7 @@ pub enum Model {
     /// Source or instructions.
     Code(Code),
     /// A difference.
-    Diff(Difference),
+    Diff(DiffTable),
     /// A difference as boxes.
     DiffFlame(DiffFlame),
     /// Lines of text.
@@ -291,11 +291,10 @@ pub fn compute(context: &Context, query: &Query) -> Result<Model, String> {
 
 fn compute_until(context: &Context, query: &Query) -> Result<Model, String> {
     if let Shown::Diff { rows, .. } = &query.shown {
-        return Ok(Model::Diff(Difference::new(context, query, rows)?));
+        return Ok(Model::Diff(DiffTable::new(context, query, rows)?));
     }
-    if query.shown == Shown::DiffFlame {
-        let FlameDifference { diff, boxes, unmatched } = Difference::flame(context, query, 0.0)?;
-        let diff = Diff { rows: Vec::new(), ..diff };
+    if let Shown::DiffFlame(_) = query.shown {
+        let Difference { diff, boxes, unmatched } = compare(context, query)?;
         let mut flame = DiffFlame::new(diff, boxes);
         flame.unmatched = unmatched;
         return Ok(Model::DiffFlame(flame));

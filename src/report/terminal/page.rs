@@ -165,7 +165,7 @@ impl PageState {
 
     /// True if it is drawn as boxes.
     pub fn is_flame(&self) -> bool {
-        matches!(self.query.shown, Shown::Flame(_) | Shown::DiffFlame)
+        matches!(self.query.shown, Shown::Flame(_) | Shown::DiffFlame(_))
     }
 
     /// True if it is the table of a difference.

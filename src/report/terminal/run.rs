@@ -28,7 +28,7 @@ use super::source::CodeOptions;
 use super::theme::Theme;
 use super::{draw, export, screen};
 use profile::Profile;
-use view::query::{AddedFilter, Shown};
+use view::query::{Query, Shown};
 use view::{Cancel, PartCache};
 
 /// Time between two pictures of the spinner.
@@ -47,7 +47,7 @@ pub struct Opened {
     pub profile: Profile,
     /// The profiles that it is compared with.
     pub base: Option<Base>,
-    /// The first page, if it follows from the profile: then instead of [`Start::shown`].
+    /// The first page, if it follows from the profile: then instead of that of [`Start::query`].
     pub shown: Option<Shown>,
     /// The sample type that is shown first.
     pub type_index: usize,
@@ -60,14 +60,8 @@ pub struct Opened {
 pub struct Start {
     /// The file, for the line at the top.
     pub file: String,
-    /// The view.
-    pub shown: Shown,
-    /// The filters.
-    pub filters: Vec<AddedFilter>,
-    /// Calls of a function by itself are one frame in trees.
-    pub collapses_recursion: bool,
-    /// Inlined functions belong to those that they were inlined into.
-    pub folds_inlined: bool,
+    /// What it shows.
+    pub query: Query,
     /// Places of source and binaries.
     pub code: CodeOptions,
 }

@@ -1,7 +1,7 @@
 //! What is selected on a page: a function, a line, a file, a binary or a label's value, and the
 //! filters that keep it, leave it out or hide it.
 
-use super::difference::Difference;
+use super::difference::DiffTable;
 use super::model::{Model, Table, ThreadTable};
 use super::page::PageState;
 use profile::{LabelValue, Profile, StrId, label};
@@ -126,7 +126,7 @@ impl Target {
         Target { label, ..Target::default() }
     }
 
-    fn in_difference(found: &Difference, row: usize) -> Target {
+    fn in_difference(found: &DiffTable, row: usize) -> Target {
         let Some(at) = found.diff.rows.get(row) else { return Target::default() };
         let frame = &found.diff.frames[at.frame as usize];
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::difference::Difference;
+use super::difference::DiffTable;
 use super::model::{Context, reason};
 use super::source;
 use crate::report::answer::{self, OutputFormat};
@@ -14,7 +14,7 @@ use view::{Answer, Granularity, Part};
 /// The lines of a file: what the profile is, its filters, and the lines of the page.
 pub fn with_summary(context: &Context, query: &Query) -> Result<Vec<String>, String> {
     let lines = rendered(context, query)?;
-    if matches!(query.shown, Shown::Diff { .. } | Shown::DiffFlame) {
+    if matches!(query.shown, Shown::Diff { .. } | Shown::DiffFlame(_)) {
         // They begin with the files.
         return Ok(lines);
     }
@@ -35,12 +35,12 @@ pub fn with_summary(context: &Context, query: &Query) -> Result<Vec<String>, Str
 /// The lines that `prof report` prints for a page.
 pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String> {
     match &query.shown {
-        Shown::DiffFlame => {
+        Shown::DiffFlame(_) => {
             let shown = Shown::diff(Rows::Functions);
             rendered(context, &Query { shown, ..query.clone() })
         }
         Shown::Diff { rows, .. } => {
-            let difference = Difference::new(context, query, rows)?;
+            let difference = DiffTable::new(context, query, rows)?;
             let layout = DiffLayout {
                 files: difference.files.clone(),
                 granularity: rows.granularity(),

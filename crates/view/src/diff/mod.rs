@@ -4,9 +4,11 @@
 //! Frames are matched by text: functions by name, binaries by base name. Addresses without a name
 //! are one row for each binary. [`significance`] describes the test.
 
+mod answer;
 mod boxes;
 mod cells;
 mod names;
+mod order;
 mod probability;
 mod renamed;
 mod significance;
@@ -23,6 +25,7 @@ use names::NameTable;
 use profile::Profile;
 use significance::Judge;
 
+pub use answer::{Compared, Difference, compare};
 pub use boxes::{DiffBox, DiffBoxes, DiffContent};
 pub use names::{ByName, DiffFrame, DiffName};
 pub use renamed::Renamed;

@@ -1,7 +1,7 @@
 use super::*;
-use crate::query::{Column, Limits, Order, OwnRows, Rows, Table};
+use crate::query::{Column, Limits, Order, OwnRows, Roots, Rows, Table};
 use crate::testing::{answers, phases, processes, snapshot};
-use crate::{Cut, Filter, Granularity};
+use crate::{Cut, Direction, Filter, Granularity};
 
 fn answered(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
     answer(Arc::new(profile.clone()), query, &Cancel::default())
@@ -122,7 +122,7 @@ fn each_error_has_its_reason() {
     ));
     let threads = Shown::States(Order::by(Column::Total));
     assert!(matches!(by_file(threads), QueryError::HasOwnRows(OwnRows::States)));
-    assert!(matches!(error(&p, &Query::new(Shown::DiffFlame)), QueryError::NotAnswered));
+    assert!(matches!(error(&p, &Query::new(Shown::diff_flame())), QueryError::NotAnswered));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_function_that_a_filter_hides_is_missing() {
 #[test]
 fn labels_are_roots_of_a_tree() {
     let p = processes();
-    let roots = vec!["process".to_owned()];
+    let roots = Roots::Labels(vec!["process".to_owned()]);
     let query = Query { roots, ..Query::new(Shown::Tree(Direction::Callees)) };
     let answer = answered(&p, &query).unwrap();
     let Model::Tree(tree) = &answer.model else { panic!("no tree") };

@@ -32,7 +32,7 @@ pub enum Shown {
         order: Order,
     },
     /// The same as a differential flame graph.
-    DiffFlame,
+    DiffFlame(ShownFlame),
     /// The direct callers and callees of the functions that match this regular expression.
     Peek(String),
     /// Names and lines of each binary.
@@ -78,6 +78,15 @@ pub struct ShownFlame {
     pub siblings: Siblings,
     /// It begins at the lower end of the screen.
     pub is_upward: bool,
+    /// Its boxes are divided by state, if samples have states.
+    pub by_state: bool,
+}
+
+impl ShownFlame {
+    /// Boxes by name, from the upper end, without states.
+    pub fn new(direction: Direction) -> ShownFlame {
+        ShownFlame { direction, siblings: Siblings::Name, is_upward: false, by_state: false }
+    }
 }
 
 /// The function or file of a page of source.
@@ -233,7 +242,12 @@ impl Shown {
 
     /// A flame graph that begins at the upper end, with boxes by name.
     pub fn flame(direction: Direction) -> Shown {
-        Shown::Flame(ShownFlame { direction, siblings: Siblings::Name, is_upward: false })
+        Shown::Flame(ShownFlame::new(direction))
+    }
+
+    /// A differential flame graph of callees.
+    pub fn diff_flame() -> Shown {
+        Shown::DiffFlame(ShownFlame::new(Direction::Callees))
     }
 
     /// A difference of self values.
@@ -328,7 +342,7 @@ impl Shown {
             Shown::Diff { rows, values: Values::Total, .. } => {
                 format!("difference, total, {}", rows.name())
             }
-            Shown::DiffFlame => "differential flame graph".to_owned(),
+            Shown::DiffFlame(_) => "differential flame graph".to_owned(),
             Shown::Peek(regex) => format!("callers and callees of {regex}"),
             Shown::Coverage => "coverage".to_owned(),
             Shown::Quality(_) => "quality".to_owned(),

@@ -10,7 +10,7 @@ use super::list::{ListRow, draw_empty, draw_row, is_narrow, row_title, rows, tit
 use super::put;
 use crate::report::diff::{difference, p_value, ratio, value};
 use crate::report::terminal::app::App;
-use crate::report::terminal::difference::Difference;
+use crate::report::terminal::difference::DiffTable;
 use view::query::{Column, Shown, Values};
 use view::{Change, Diff, Scale};
 
@@ -19,7 +19,7 @@ const VALUE_WIDTH: usize = 10;
 const MAX_VALUE_WIDTH: usize = 40;
 
 /// Draws a difference.
-pub(super) fn draw_diff(app: &App, found: &Difference, area: Rect, out: &mut Buffer) {
+pub(super) fn draw_diff(app: &App, found: &DiffTable, area: Rect, out: &mut Buffer) {
     if draw_empty(app, found.diff.rows.len(), area, out) {
         return;
     }
@@ -45,7 +45,7 @@ pub(super) fn draw_diff(app: &App, found: &Difference, area: Rect, out: &mut Buf
     put(out, app.theme, area, &text, app.theme.strong());
     for (i, row) in rows(app, found.diff.rows.len(), area) {
         let at = &found.diff.rows[i];
-        let change = Difference::change(at, shown_values);
+        let change = at.change(shown_values);
         let style = if at.is_significant() { Style::new() } else { app.theme.faint() };
         let is_narrow = is_narrow(row);
         let values = values(app, &found.diff, Cells { change, width, is_narrow });

@@ -49,7 +49,7 @@ fn views() -> Vec<Shown> {
         Shown::Header,
         Shown::Threads,
     ]);
-    all.push(Shown::DiffFlame);
+    all.push(Shown::diff_flame());
     all.push(Shown::Peek("main".to_owned()));
     let values = Values::Own;
     let intervals = Intervals { interval: 1_000_000, most: 60, values };
@@ -92,7 +92,8 @@ fn every_view_of_every_profile_fits_every_screen() {
 
 /// Draws a view in several sizes after several keys.
 fn every_size(context: &Context, shown: Shown, theme: Theme) {
-    let start = Start { file: "f".to_owned(), shown: shown.clone(), ..Start::default() };
+    let start =
+        Start { file: "f".to_owned(), query: Query::new(shown.clone()), ..Start::default() };
     let mut app = App::new(start, theme);
     for command in app.open(context.profile.clone(), 0) {
         let Command::Compute(job, query) = command else { continue };
@@ -127,6 +128,10 @@ fn every_size(context: &Context, shown: Shown, theme: Theme) {
     assert!(may_fail || app.page().error.is_none(), "{shown:?}: {:?}", app.page().error);
 }
 
+fn start(shown: Shown, filters: Vec<AddedFilter>) -> Start {
+    Start { query: Query { filters, ..Query::new(shown) }, ..Start::default() }
+}
+
 /// The lines of a screen.
 fn screen(app: &App, width: u16, height: u16) -> Vec<String> {
     let area = Rect::new(0, 0, width, height);
@@ -151,7 +156,7 @@ fn a_flame_graph_has_the_gains_and_counts_the_losses() {
     let drawn = |shown: Shown, values: &[(&str, i64)]| {
         let base = Base { before: vec![profile(&[])], ..Base::default() };
         let context = Context { base: Some(Arc::new(base)), ..Context::new(&profile(values)) };
-        let mut app = App::new(Start { shown, ..Start::default() }, theme);
+        let mut app = App::new(Start { query: Query::new(shown), ..Start::default() }, theme);
         for command in app.open(context.profile.clone(), 0) {
             let Command::Compute(job, query) = command else { continue };
             app.computed(job, compute(&context, &query).map(Arc::new));
@@ -166,7 +171,7 @@ fn a_flame_graph_has_the_gains_and_counts_the_losses() {
         assert_eq!(drawn[1..4], [&rows[0], &rows[1], ""], "{freed}");
     }
     let losses = [("kept", -5), ("freed", -8)];
-    for shown in [flame(), Shown::DiffFlame] {
+    for shown in [flame(), Shown::diff_flame()] {
         let drawn = drawn(shown, &losses);
         assert!(drawn[0].ends_with("2 negative left out"), "{drawn:?}");
         assert!(drawn[1].starts_with(" all values are negative or zero"), "{drawn:?}");
@@ -185,7 +190,7 @@ fn filters_are_shortened_to_the_line() {
             value: (*value).to_owned(),
         };
         let filters = values.iter().map(added).collect();
-        let app = App::new(Start { filters, ..Start::default() }, theme);
+        let app = App::new(start(Shown::default(), filters), theme);
         screen(&app, 80, 24)[1].clone()
     };
     assert_eq!(filters(&["a", "b"]), " filters: focus=a  focus=b");
@@ -205,7 +210,7 @@ fn a_filter_that_nothing_meets_is_explained() {
     let drawn = |shown: Shown, condition| {
         let added = |value: &str| AddedFilter { condition, value: value.to_owned() };
         let filters = vec![added("foo1"), added("typo")];
-        let mut app = App::new(Start { filters, shown, ..Start::default() }, theme);
+        let mut app = App::new(start(shown, filters), theme);
         for command in app.open(profile.clone(), 0) {
             let Command::Compute(job, query) = command else { continue };
             app.computed(job, compute(&context, &query).map(Arc::new));
@@ -213,7 +218,7 @@ fn a_filter_that_nothing_meets_is_explained() {
         screen(&app, 80, 24)
     };
     let focus = " filters: focus=foo1  focus=typo: no frame matches";
-    for shown in [Shown::functions(), Shown::flame(Direction::Callees), Shown::DiffFlame] {
+    for shown in [Shown::functions(), Shown::flame(Direction::Callees), Shown::diff_flame()] {
         let lines = drawn(shown, Condition::Focus);
         assert_eq!(lines[1..4], [focus, " no samples", " focus=typo: no frame matches"]);
     }

@@ -74,13 +74,7 @@ fn screen_rows(app: &App, rows: usize) -> Vec<Shows> {
 /// A terminal that shows the query.
 fn shown(profile: &Arc<Profile>, query: &Query) -> App {
     let theme = Theme { depth: Depth::None, charset: Charset::Unicode };
-    let start = Start {
-        shown: query.shown.clone(),
-        filters: query.filters.clone(),
-        collapses_recursion: query.collapses_recursion,
-        folds_inlined: query.folds_inlined,
-        ..Start::default()
-    };
+    let start = Start { query: query.clone(), ..Start::default() };
     let mut app = App::new(start, theme);
     let context = Context::new(profile);
     for command in app.open(profile.clone(), query.type_index) {

@@ -70,7 +70,10 @@ pub fn profiles() -> Vec<Arc<Profile>> {
 /// The views of a profile that have an answer, but for its stacks by thread, which have no numbers.
 pub fn queries(profile: &Profile) -> Vec<Query> {
     let has_answer = |shown: &Shown| {
-        !matches!(shown, Shown::Source(_) | Shown::Diff { .. } | Shown::DiffFlame | Shown::Threads)
+        !matches!(
+            shown,
+            Shown::Source(_) | Shown::Diff { .. } | Shown::DiffFlame(_) | Shown::Threads
+        )
     };
     let shown = views();
     let mut queries: Vec<Query> = shown.into_iter().filter(has_answer).map(Query::new).collect();
