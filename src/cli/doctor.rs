@@ -4,8 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::examples;
-use crate::sampler::doctor::{Check, Feature, checks};
-use crate::sampler::permissions::Unlock;
+use crate::sampler::doctor::{Check, checks};
 use sys::{printed, procfs};
 
 /// Arguments of `prof doctor`.
@@ -26,7 +25,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut out = printed::stdout();
     out.write_all(text.as_bytes())?;
     out.flush()?;
-    let works = checks.iter().any(|c| c.feature == Feature::OwnProcesses && c.result.is_ok());
+    let works = checks.iter().any(|c| c.code == Check::OWN_PROCESSES && c.result.is_ok());
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -35,30 +34,26 @@ fn json(checks: &[Check]) -> anyhow::Result<String> {
         .iter()
         .map(|check| {
             serde_json::json!({
-                "code": check.feature.code(),
-                "name": check.feature.to_string(),
+                "code": check.code,
+                "name": check.name(),
                 "ok": check.result.is_ok(),
-                "why": check.why(),
-                "unlock": unlock(check).map(Unlock::to_string),
+                "why": check.message().sentence(),
+                "unlock": check.message().remedy(),
+                "message": check.message(),
             })
         })
         .collect();
     Ok(serde_json::to_string_pretty(&rows)? + "\n")
 }
 
-/// The command that unlocks a feature.
-fn unlock(check: &Check) -> Option<&Unlock> {
-    check.result.as_ref().err()?.unlock.as_ref()
-}
-
 fn table(checks: &[Check]) -> String {
-    let names = checks.iter().map(|check| check.feature.to_string().chars().count());
+    let names = checks.iter().map(|check| check.name().chars().count());
     let width = names.max().unwrap_or(0);
     let mut out = String::new();
     for check in checks {
         let answer = if check.result.is_ok() { "yes" } else { "no " };
-        out += &format!("{:width$}  {answer}  {}\n", check.feature, check.why());
-        if let Some(command) = unlock(check) {
+        out += &format!("{:width$}  {answer}  {}\n", check.name(), check.message().sentence());
+        if let Some(command) = check.message().remedy() {
             out += &format!("{:width$}       {command}\n", "");
         }
     }
@@ -68,27 +63,26 @@ fn table(checks: &[Check]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::doctor::Works;
-    use crate::sampler::permissions::{Change, Obstacle, Reason};
+    use messages::Message;
 
     #[test]
     fn each_check_is_a_row_with_its_command_below() {
-        let change = Change::Paranoid(0);
-        let obstacle =
-            Obstacle { reason: Reason::OtherUser, unlock: Some(Unlock { change, sudo: true }) };
+        let obstacle = Message::Paranoid { level: 2, needed: 0, program: None, sudo: true };
         let checks = [
-            Check { feature: Feature::OwnProcesses, result: Ok(Works::OwnProcesses) },
-            Check { feature: Feature::WholeMachine, result: Err(obstacle) },
+            Check { code: "own-processes", result: Ok(Message::OwnProcesses) },
+            Check { code: "whole-machine", result: Err(obstacle) },
         ];
         assert_eq!(
             table(&checks),
             "own processes  yes  prof record -p PID, -- COMMAND\n\
-             whole machine  no   it belongs to another user\n                    \
+             whole machine  no   kernel.perf_event_paranoid is 2, which allows your own processes \
+             without kernel frames\n                    \
              sudo sysctl kernel.perf_event_paranoid=0\n"
         );
         let parsed: serde_json::Value = serde_json::from_str(&json(&checks).unwrap()).unwrap();
         assert_eq!(parsed[1]["unlock"], "sudo sysctl kernel.perf_event_paranoid=0");
         assert_eq!(parsed[1]["code"], "whole-machine");
+        assert_eq!(parsed[1]["message"]["code"], "perf-event-paranoid");
         assert_eq!(parsed[0]["ok"], true);
     }
 }

@@ -22,7 +22,7 @@ use super::bpf::deep::DeepStacks;
 use super::bpf::filter::SampleFilter;
 use super::events::{EventKind, GroupRole, Overload};
 use super::notes::SystemNote;
-use super::permissions::{Wanted, refusal};
+use super::permissions::{Wanted, refused};
 use super::probe_definitions::Definitions;
 use super::ring::Ring;
 use super::rings::Outputs;
@@ -236,7 +236,7 @@ impl Attacher {
             if self.events[event].anywhere {
                 // None of these is a member of a group.
                 let opened = self.open_event(event, Who::Cpu, outputs, 0);
-                opened.map_err(|e| Error::from(refusal(&e, Wanted::WholeMachine)))?;
+                opened.map_err(|e| refused(&e, Wanted::WholeMachine))?;
             }
         }
         Ok(())

@@ -8,11 +8,12 @@ use super::EventSpec;
 use super::attr::{Features, Shape, StartWhen, Trigger, sampling_event};
 use super::events::names::{self, Generic};
 use super::events::pmu;
-use super::permissions::{Obstacle, Wanted, refusal};
+use super::permissions::{Facts, Wanted, obstacle};
 use super::{StackMethod, tracefs};
+use messages::Message;
 
 /// Events of one kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// A keyword: `hardware`, `cache`, `pmu`, `software`, `tracepoint`, `probe`, `sdt`.
     pub kind: &'static str,
@@ -25,7 +26,7 @@ pub struct Group {
 }
 
 /// An event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
     /// The name for `-e`.
     pub name: String,
@@ -36,7 +37,7 @@ pub struct Listed {
 }
 
 /// The reason why events cannot be recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Unavailable {
     /// The CPU has counters, but none for them.
     NotCounted,
@@ -51,7 +52,7 @@ pub enum Unavailable {
     /// The name is none of an event here; the parser's message.
     Unparsed(String),
     /// The kernel refuses.
-    Refused(Obstacle),
+    Refused(Message),
 }
 
 impl fmt::Display for Unavailable {
@@ -67,7 +68,7 @@ impl fmt::Display for Unavailable {
                 write!(f, "the kernel was built without CONFIG_{}_EVENTS", pmu.to_uppercase())
             }
             Unavailable::Unparsed(message) => f.write_str(message),
-            Unavailable::Refused(obstacle) => obstacle.fmt(f),
+            Unavailable::Refused(why) => why.fmt(f),
         }
     }
 }
@@ -241,8 +242,9 @@ fn tracepoints() -> Group {
             (first.and_then(|spec| why_not(&spec)), names)
         }
         Err(e) => {
-            let refusal = refusal(&e, Wanted::Tracefs("SYSTEM:NAME".into()));
-            (Some(Unavailable::Refused(refusal.obstacle)), Vec::new())
+            let wanted = Wanted::Tracefs("SYSTEM:NAME".into());
+            let why = obstacle(&e, &wanted, &Facts::read());
+            (Some(Unavailable::Refused(why)), Vec::new())
         }
     };
     Group::new("tracepoint", "Tracepoints", why, names)
@@ -279,7 +281,7 @@ fn why_not(spec: &EventSpec) -> Option<Unavailable> {
         Some(libc::EINVAL) => Unavailable::NoInterrupts,
         _ => {
             let wanted = Wanted::Tracepoint(spec.name.clone());
-            Unavailable::Refused(refusal(&error, wanted).obstacle)
+            Unavailable::Refused(obstacle(&error, &wanted, &Facts::read()))
         }
     })
 }

@@ -11,7 +11,7 @@ use perf_event::events::Event;
 use perf_event_open_sys::bindings::{self as abi, perf_event_attr};
 
 use super::modifiers;
-use super::permissions::{Wanted, refusal, tracefs_is_mounted, tracepoint_id};
+use super::permissions::{Wanted, refused, tracefs_is_mounted, tracepoint_id};
 use names::near;
 pub use probe::Probe;
 use sys::Error;
@@ -58,7 +58,7 @@ pub enum GroupRole {
 }
 
 /// An event, ready to be opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EventSpec {
     /// The name as the user wrote it, with modifiers.
     pub name: String,
@@ -279,7 +279,7 @@ fn tracepoint(system: &str, event: &str, text: &str) -> Result<EventSpec, Error>
         io::ErrorKind::NotFound if tracefs_is_mounted() => Error::usage(format!(
             "this kernel has no tracepoint '{text}'; /sys/kernel/tracing/available_events lists all"
         )),
-        _ => Error::from(refusal(&e, Wanted::Tracefs(text.to_owned()))),
+        _ => refused(&e, Wanted::Tracefs(text.to_owned())),
     })?;
     Ok(EventSpec::plain(text, EventKind::Tracepoint, abi::PERF_TYPE_TRACEPOINT, id))
 }

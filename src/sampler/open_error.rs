@@ -7,12 +7,13 @@ use perf_event_open_sys::bindings as abi;
 
 use super::attach::Attacher;
 use super::events::EventKind;
-use super::permissions::{Refusal, Wanted, refusal};
+use super::permissions::{Wanted, refusal};
 use super::{EventSpec, tracefs};
+use messages::Message;
 use sys::Error;
 
 /// The reason why an event cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 enum OpenError {
     /// The filter is invalid for the tracepoint.
     Filter {
@@ -47,7 +48,7 @@ enum OpenError {
         nearest: &'static str,
     },
     /// Anything else.
-    Refused(Refusal),
+    Refused(Message),
 }
 
 impl fmt::Display for OpenError {

@@ -9,7 +9,7 @@ use super::attach::Attacher;
 use super::attr::{self, Trigger};
 use super::events::EventKind;
 use super::notes::{Note, SystemNote};
-use super::permissions::{Wanted, refusal};
+use super::permissions::{Wanted, refused};
 use super::ring::{self, Ring};
 use super::ring_resize::Growing;
 use super::{EventSpec, Options, Rate, StackMethod};
@@ -257,9 +257,9 @@ fn open_rings(
             }
             Err((e, _)) if size > ring::LEAST && is_memory(&e) => size /= 2,
             Err((e, Wanted::Ring(_))) => {
-                return Err(Error::from(refusal(&e, Wanted::Ring(wanted as u64))));
+                return Err(refused(&e, Wanted::Ring(wanted as u64)));
             }
-            Err((e, refused)) => return Err(Error::from(refusal(&e, refused))),
+            Err((e, wanted)) => return Err(refused(&e, wanted)),
         }
     }
 }

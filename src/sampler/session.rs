@@ -19,7 +19,7 @@ use super::cgroup::CgroupMembers;
 use super::events::{EventKind, GroupRole, Overload};
 use super::filter::ProcessFilter;
 use super::notes::{Note, SystemNote};
-use super::permissions::{Wanted, refusal};
+use super::permissions::{Wanted, refused};
 use super::ring::{self, Next, Ring};
 use super::rings::Rings;
 use super::types::{EventOwner, NeededClock, ProfileTypes};
@@ -138,7 +138,7 @@ impl Session {
             // Without the filter, samples of other processes fill the rings too.
             attacher.filter = Btf::running().and_then(|kernel| SampleFilter::load(&kernel)).ok();
             let opened = attacher.open(Who::Cpu, rings.outputs());
-            opened.map_err(|e| Error::from(refusal(&e, Wanted::WholeMachine)))?;
+            opened.map_err(|e| refused(&e, Wanted::WholeMachine))?;
             filter(options, command, attacher.filter.as_ref())?
         } else {
             (None, attach(&mut attacher, options, command, &mut rings)?)

@@ -1,7 +1,7 @@
 use super::*;
 use crate::sampler::notes::{HeapNote, LossScope, MissedCause, RecordingNote, Scope, TypeNote};
-use crate::sampler::permissions::{Obstacle, Reason};
 use crate::sampler::{CpuCoverage, Notes};
+use messages::Message;
 use profile::{BinaryShare, Builder, Truncation};
 
 fn with_notes(recorded: Recorded, at_end: Vec<Note>) -> Recorded {
@@ -110,8 +110,7 @@ fn time_that_samples_do_not_cover_is_reported() {
 
 #[test]
 fn notes_that_matter_are_printed_and_others_counted() {
-    let reason = Reason::HiddenMappings { pid: None };
-    let hidden = Obstacle { reason, unlock: None };
+    let hidden = Message::HiddenMappings { program: None, sudo: false };
     let detail = || Note::from(TypeNote::Snapshots(3));
     let figures = || Note::from(RecordingNote::HiddenMappings(hidden.clone()));
     let missing = || Note::from(RecordingNote::SpillUnreadable("full".to_owned()));

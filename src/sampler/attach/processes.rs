@@ -5,7 +5,7 @@ use std::io;
 use rustc_hash::FxHashSet;
 
 use super::{Attacher, Who};
-use crate::sampler::permissions::{Wanted, refusal};
+use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::ring::Ring;
 use crate::sampler::rings::Rings;
 use sys::record::{self, Record};
@@ -56,7 +56,7 @@ impl Attacher {
 
     fn not_attached(&self, tid: i32, error: &io::Error) -> Error {
         let pid = procfs::owner(tid).map_or(tid, |(pid, _)| pid);
-        Error::from(refusal(error, Wanted::OtherProcess(pid as u32)))
+        refused(error, Wanted::OtherProcess(pid as u32))
     }
 }
 

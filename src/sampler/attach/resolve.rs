@@ -11,7 +11,7 @@ use crate::sampler::attr::{
 use crate::sampler::events::{EventKind, GroupRole};
 use crate::sampler::notes::EventNote;
 use crate::sampler::open_error::{is_denied, is_invalid, is_missing};
-use crate::sampler::permissions::{Wanted, refusal};
+use crate::sampler::permissions::{Wanted, refusal, refused};
 use crate::sampler::types::{EventOwner, NeededClock, ProfileType, ProfileTypes, TypeEvent};
 use crate::sampler::{EventSpec, LeftOut, Note, Rate};
 use sys::procfs;
@@ -201,8 +201,8 @@ impl Attacher {
         let mut spec = self.events[event].clone();
         spec.define(&mut self.definitions).map_err(|e| match e.raw_os_error() {
             Some(libc::EINVAL | libc::ENOENT) => self.refused(&spec, &e),
-            Some(_) => Error::from(refusal(&e, Wanted::Probe(spec.name.clone()))),
-            None => Error::from(refusal(&e, Wanted::Tracefs(spec.name.clone()))),
+            Some(_) => refused(&e, Wanted::Probe(spec.name.clone())),
+            None => refused(&e, Wanted::Tracefs(spec.name.clone())),
         })?;
         self.events[event] = spec;
         Ok(())

@@ -26,7 +26,7 @@ const RETURN: u64 = 1;
 const COUNTER_SHIFT: u32 = 32;
 
 /// The location of a probe.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
     /// The file, or the kernel function; `config1` has the string's address.
     subject: Arc<CString>,

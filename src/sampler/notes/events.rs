@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use super::Importance;
 use crate::sampler::attr::SHORTEST_CLOCK;
-use crate::sampler::permissions::Refusal;
+use messages::Message;
 
 /// A note about the events of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum EventNote {
     /// The kernel does not allow the requested rate.
     RateLimited {
@@ -27,7 +27,7 @@ pub enum EventNote {
         precise: bool,
     },
     /// Kernel code is not sampled; the reason.
-    NoKernelFrames(Refusal),
+    NoKernelFrames(Message),
     /// The requested period in nanoseconds is too short for the kernel's clocks.
     PeriodTooShort(u64),
     /// An event other than a hardware event was to be sampled precisely; its name.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Importance, matters};
 use crate::sampler::CpuCoverage;
-use crate::sampler::permissions::Obstacle;
+use messages::Message;
 use sys::image::NotOpened;
 
 /// A note about a recording as a whole.
@@ -49,7 +49,7 @@ pub enum RecordingNote {
         arguments: String,
     },
     /// The mappings of other users' processes cannot be read.
-    HiddenMappings(Obstacle),
+    HiddenMappings(Message),
     /// Number of threads without a label of their own.
     UnlabelledThreads(u64),
     /// Number of mappings that were not distinguished.
@@ -67,7 +67,7 @@ pub enum RecordingNote {
     /// A binary was truncated while it was read.
     BinaryTruncated,
     /// Deep stacks are not copied completely; the reason.
-    NoDeepStacks(Obstacle),
+    NoDeepStacks(Message),
     /// Number of deep stacks that were not copied in time.
     DeepStacksLate(u64),
     /// Number of deep stacks of which two copies differ.

@@ -75,6 +75,21 @@ impl Facts {
         !self.user_namespace && self.capabilities & (1 << capability) != 0
     }
 
+    /// True if root's commands need `sudo`.
+    pub fn needs_sudo(&self) -> bool {
+        self.uid != 0
+    }
+
+    /// Path of this program as text.
+    pub fn program_path(&self) -> String {
+        self.program.to_string_lossy().into_owned()
+    }
+
+    /// The same, if the program may not read other users' processes.
+    pub fn program_without_trace(&self) -> Option<String> {
+        (!self.may_trace()).then(|| self.program_path())
+    }
+
     /// True if the paranoid level does not apply (CAP_PERFMON or CAP_SYS_ADMIN).
     pub fn may_perf(&self) -> bool {
         self.has(CAP_PERFMON) || self.has(CAP_SYS_ADMIN)

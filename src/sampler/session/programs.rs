@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use crate::sampler::attach::Attacher;
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::{KernelProgram, ThreadScope};
-use crate::sampler::permissions::{Wanted, refusal};
+use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::ring::Ring;
 use crate::sampler::types::ProfileTypes;
 use crate::sampler::{Options, Target, thread_state};
@@ -72,7 +72,7 @@ impl KernelPrograms {
         if self.is_empty() {
             return Ok(());
         }
-        let refused = |e| Error::from(refusal(&e, Wanted::WholeMachine));
+        let refused = |e| refused(&e, Wanted::WholeMachine);
         self.connect(attacher, rings).map_err(refused)?;
         let mut known = FxHashSet::default();
         self.insert(options, pids, command, &mut known);

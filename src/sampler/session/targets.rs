@@ -5,7 +5,7 @@ use crate::sampler::bpf::filter::SampleFilter;
 use crate::sampler::cgroup::CgroupMembers;
 use crate::sampler::events::{EventKind, GroupRole};
 use crate::sampler::filter::ProcessFilter;
-use crate::sampler::permissions::{Wanted, refusal};
+use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::rings::Rings;
 use crate::sampler::types::{NeededClock, ProfileTypes};
 use crate::sampler::{Options, Rate, Target, target};
@@ -120,21 +120,21 @@ pub(super) fn attach(
     match &options.target {
         Target::Everything => {
             let opened = attacher.open(Who::Cpu, rings.outputs());
-            opened.map_err(|e| Error::from(refusal(&e, Wanted::WholeMachine)))?;
+            opened.map_err(|e| refused(&e, Wanted::WholeMachine))?;
             Ok(Vec::new())
         }
         Target::Cgroup(path) => {
             let cgroup = target::open_cgroup(path)?;
             let opened = attacher.open(Who::Cgroup(&cgroup), rings.outputs());
             let wanted = Wanted::Cgroup(path.display().to_string());
-            opened.map_err(|e| Error::from(refusal(&e, wanted)))?;
+            opened.map_err(|e| refused(&e, wanted))?;
             Ok(Vec::new())
         }
         Target::Threads(tids) => attach_threads(attacher, tids, rings),
         Target::Command(_) => {
             let pid = command.expect("a command was started before");
             let opened = attacher.open(Who::Thread(pid), rings.outputs());
-            opened.map_err(|e| Error::from(refusal(&e, Wanted::OtherProcess(pid as u32))))?;
+            opened.map_err(|e| refused(&e, Wanted::OtherProcess(pid as u32)))?;
             Ok(vec![pid])
         }
         Target::Processes { pids, tree } => {
@@ -163,7 +163,7 @@ fn attach_threads(
     for &tid in tids {
         let pid = procfs::owner(tid).map_or(tid, |(pid, _)| pid);
         let opened = attacher.open(Who::Thread(tid), rings.outputs());
-        if !opened.map_err(|e| Error::from(refusal(&e, Wanted::OtherProcess(pid as u32))))? {
+        if !opened.map_err(|e| refused(&e, Wanted::OtherProcess(pid as u32)))? {
             return Err(target::gone("thread", tid));
         }
         if !pids.contains(&pid) {

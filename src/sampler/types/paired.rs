@@ -27,7 +27,7 @@ use crate::sampler::bpf::stack_parts;
 use crate::sampler::bpf::syscalls::{CALL_SIZE, SyscallProgram, TimedCall, TracedCalls};
 use crate::sampler::events::EventKind;
 use crate::sampler::notes::notes_of_program;
-use crate::sampler::permissions::{Wanted, refusal};
+use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::tracepoint::Tracepoint;
 use crate::sampler::{EventSpec, Note, TypeName};
@@ -303,7 +303,7 @@ pub fn beginning(
     let full = format!("{system}:{name}");
     let refused = |e: io::Error| match e.kind() {
         io::ErrorKind::InvalidData => Error::failed(format!("{full}: {e}")),
-        _ => Error::from(refusal(&e, Wanted::Tracefs(full.clone()))),
+        _ => refused(&e, Wanted::Tracefs(full.clone())),
     };
     let found = Tracepoint::find(system, name).map_err(refused)?;
     let read = PairReader::Marks(reader(&found).map_err(refused)?);

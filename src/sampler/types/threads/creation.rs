@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::sampler::EventSpec;
 use crate::sampler::events::EventKind;
 use crate::sampler::notes::TypeNote;
-use crate::sampler::permissions::{Wanted, refusal};
+use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
 use crate::sampler::tracepoint::{Field, Tracepoint};
 use crate::sampler::types::{EventTrial, SampleType, TypeEvent};
@@ -47,7 +47,7 @@ impl Creation {
     /// This user may not open tracepoints.
     pub fn find(trial: &mut EventTrial<'_>) -> Result<(Creation, TypeEvent), Error> {
         let name = "task:task_newtask";
-        let denied = |e: io::Error| Error::from(refusal(&e, Wanted::Tracefs(name.to_owned())));
+        let denied = |e: io::Error| refused(&e, Wanted::Tracefs(name.to_owned()));
         let found = Tracepoint::find("task", "task_newtask").map_err(denied)?;
         let child = found.field("pid").map_err(denied)?;
         let spec = EventSpec::plain(name, EventKind::OfType, abi::PERF_TYPE_TRACEPOINT, found.id);

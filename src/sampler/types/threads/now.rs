@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use super::THREADS;
 use super::round::{Round, ThreadCounting, ThreadsSeen};
 use crate::sampler::notes::TypeNote;
-use crate::sampler::permissions::{Wanted, refusal};
+use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::recording::{Recording, set_time};
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{Note, Notes, StackMethod, Target};
@@ -59,7 +59,7 @@ fn none_read(seen: &ThreadsSeen, threads: &[ThreadId]) -> Error {
     }
     let denied = std::io::Error::from_raw_os_error(libc::EACCES);
     let pid = threads.first().map_or(0, |thread| thread.pid);
-    Error::from(refusal(&denied, Wanted::OtherProcess(pid as u32)))
+    refused(&denied, Wanted::OtherProcess(pid as u32))
 }
 
 /// All live threads of the target, each once.

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::{ExitedThreads, SHORT, Spec, StateSums, add, software_event};
 use crate::sampler::events::{EventKind, Overload};
 use crate::sampler::notes::TypeNote;
-use crate::sampler::permissions::{Wanted, refusal};
+use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::stack_maker::{ColumnSums, NOT_SAMPLED, PendingStack, StackMaker};
 use crate::sampler::tracepoint::{Field, Tracepoint};
 use crate::sampler::types::{EventTrial, TypeEvent};
@@ -150,7 +150,7 @@ impl FromSwitches {
     pub fn events(&mut self, trial: &mut EventTrial<'_>) -> Result<Vec<TypeEvent>, Error> {
         if !trial.may_sample_kernel() {
             let denied = io::Error::from_raw_os_error(libc::EACCES);
-            return Err(Error::from(refusal(&denied, Wanted::Kernel)));
+            return Err(refused(&denied, Wanted::Kernel));
         }
         (self.prev_state, self.woken) = (None, None);
         let mut switch = software_event("context-switches", abi::PERF_COUNT_SW_CONTEXT_SWITCHES);

@@ -1,0 +1,99 @@
+//! The macro that makes [`Message`](crate::Message) of the tables.
+
+/// Makes the enum and its methods of entries:
+///
+/// ```text
+/// /// The meaning.
+/// Variant "code" Level if (CONDITION) { fact: Type = "what it is", … } ("headline", args…) [rest];
+/// ```
+///
+/// Without its condition, the level is [`Level::Detail`](crate::Level). The rest is one of
+///
+/// - `"; ", "remedy", args…`: the remedy, after what joins it with the sentence
+/// - `"; " => OPTION`: a remedy that there is not always
+/// - `because FACT`: the fact is the reason, a message that has a remedy of its own or none
+macro_rules! define {
+    (; $(
+        $(#[doc = $meaning:literal])+
+        $variant:ident $code:literal $level:ident $(if ($certain:expr))?
+        $({ $($fact:ident: $type:ty = $about:literal),+ $(,)? })?
+        ($($headline:tt)+) $([$($rest:tt)+])?;
+    )+) => {
+        /// What is reported: a code with facts. [`Display`](fmt::Display) is its line.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(remote = "Self", tag = "code", content = "facts")]
+        pub enum Message {
+            $(
+                $(#[doc = $meaning])+
+                #[serde(rename = $code)]
+                $variant $({ $(#[doc = $about] $fact: $type),+ })?,
+            )+
+            /// A message of another version of prof.
+            #[serde(untagged)]
+            Unknown {
+                /// its code
+                code: String,
+                /// its facts as JSON
+                #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+                facts: serde_json::Value,
+                /// its level
+                #[serde(default, skip_serializing)]
+                level: Level,
+            },
+        }
+
+        impl Message {
+            /// The code, which never changes.
+            pub fn code(&self) -> &str {
+                match self {
+                    $(Message::$variant { .. } => $code,)+
+                    Message::Unknown { code, .. } => code,
+                }
+            }
+
+            /// The importance to the reader of the figures.
+            #[allow(unused_variables)]
+            pub fn level(&self) -> Level {
+                match self {
+                    $(Message::$variant { $($($fact),+)? } => define!(@level $level $(, $certain)?),)+
+                    Message::Unknown { level, .. } => *level,
+                }
+            }
+
+            /// The headline, and what follows it.
+            #[allow(unused_variables)]
+            fn parts(&self) -> (String, Rest<'_>) {
+                match self {
+                    $(Message::$variant { $($($fact),+)? } =>
+                        (format!($($headline)+), define!(@rest $($($rest)+)?)),)+
+                    Message::Unknown { code, facts, .. } if facts.is_null() =>
+                        (code.clone(), Rest::default()),
+                    Message::Unknown { code, facts, .. } =>
+                        (format!("{code} {facts}"), Rest::default()),
+                }
+            }
+        }
+
+        /// Each message with facts that are examples, and its meaning.
+        #[cfg(test)]
+        fn examples() -> Vec<(Message, String)> {
+            use tests::Example;
+            vec![$((
+                Message::$variant { $($($fact: Example::example()),+)? },
+                [$($meaning.trim()),+].join(" "),
+            )),+]
+        }
+    };
+    (@level $level:ident) => { Level::$level };
+    (@level $level:ident, $certain:expr) => {
+        if $certain { Level::$level } else { Level::Detail }
+    };
+    (@rest) => { Rest::default() };
+    (@rest because $cause:ident) => { Rest { cause: Some($cause), remedy: None } };
+    (@rest $join:literal, $($remedy:tt)+) => {
+        Rest { cause: None, remedy: Some(($join, format!($($remedy)+))) }
+    };
+    (@rest $join:literal => $remedy:expr) => {
+        Rest { cause: None, remedy: $remedy.map(|remedy| ($join, String::from(remedy))) }
+    };
+}

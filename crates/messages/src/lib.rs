@@ -1,0 +1,112 @@
+//! What the recorder, the doctor and the agent report: messages, each of which is a code with
+//! facts. The tables in `table/` give the level, the sentence and the remedy of each code. The
+//! crate never finds a fact, and prints nothing.
+//!
+//! A message is JSON on its way to another host: `{"code": …, "facts": {…}, "level": …}`. A code
+//! never changes its meaning, and gets further facts only as an `Option`: a reader that is older or
+//! newer than the writer keeps what it cannot interpret as [`Message::Unknown`].
+
+mod facts;
+#[macro_use]
+mod define;
+#[macro_use]
+mod table;
+mod words;
+
+use std::fmt;
+
+pub use facts::Wanted;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The importance of a message to the reader of the figures, highest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// A part of what was to be recorded is missing, or all of it.
+    Missing,
+    /// The figures differ from what was requested, or from what happened.
+    Figures,
+    /// The figures are as expected; also any level that this version does not have.
+    #[default]
+    #[serde(other)]
+    Detail,
+}
+
+host! { define; }
+
+impl Message {
+    /// The reason, if it is a message of its own.
+    pub fn cause(&self) -> Option<&Message> {
+        self.parts().1.cause
+    }
+
+    /// What is the case, without the reason that is a message of its own.
+    pub fn headline(&self) -> String {
+        self.parts().0
+    }
+
+    /// What is the case, and why.
+    pub fn sentence(&self) -> String {
+        match self.cause() {
+            Some(cause) => format!("{}: {}", self.headline(), cause.sentence()),
+            None => self.headline(),
+        }
+    }
+
+    /// What helps: a command, or an advice.
+    pub fn remedy(&self) -> Option<String> {
+        self.joined_remedy().map(|(_, remedy)| remedy)
+    }
+
+    /// The remedy, after what joins it with the sentence.
+    fn joined_remedy(&self) -> Option<(&'static str, String)> {
+        let (_, Rest { cause, remedy }) = self.parts();
+        remedy.or_else(|| cause?.joined_remedy())
+    }
+}
+
+/// What follows a headline.
+#[derive(Default)]
+struct Rest<'a> {
+    cause: Option<&'a Message>,
+    /// After what joins it with the sentence.
+    remedy: Option<(&'static str, String)>,
+}
+
+/// The line for the user: the sentence, with the remedy if there is one.
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence())?;
+        match self.joined_remedy() {
+            Some((join, remedy)) => write!(f, "{join}{remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Serialize for Message {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Coded<'a>(&'a Message);
+        impl Serialize for Coded<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                Message::serialize(self.0, serializer)
+            }
+        }
+        #[derive(Serialize)]
+        struct Levelled<'a> {
+            #[serde(flatten)]
+            coded: Coded<'a>,
+            level: Level,
+        }
+        Levelled { coded: Coded(self), level: self.level() }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Message, D::Error> {
+        Message::deserialize(deserializer)
+    }
+}
+
+#[cfg(test)]
+mod tests;

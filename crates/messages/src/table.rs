@@ -1,0 +1,5 @@
+//! The table of messages, in files by subject. Each is a macro that adds its entries to those
+//! before and hands all of them to the next: the last makes one enum of them.
+
+#[macro_use]
+mod host;
