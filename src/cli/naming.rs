@@ -11,8 +11,9 @@ use super::progress::Progress;
 use super::record::{self, Recorded};
 use crate::report::advice::interpreters;
 use crate::report::locks::{self, LockWaits};
-use crate::sampler::{Interrupts, Note, Recording};
+use crate::sampler::{Interrupts, Recording};
 use formats::pprof;
+use messages::Message;
 use profile::{Cause, Diagnostics, Profile};
 use symbols::{Outcome, SymbolOptions};
 use sys::os;
@@ -39,7 +40,7 @@ pub fn name(
     output: Option<&mut Output>,
 ) -> anyhow::Result<Recorded> {
     let Recording { aggregated, mut diagnostics, notes, exit, running, .. } = recording;
-    diagnostics.notes = notes.all().map(Note::to_string).collect();
+    diagnostics.notes = notes.all().map(Message::to_string).collect();
     let first_of_names = diagnostics.notes.len();
     let mut profile = aggregated.profile;
     let mut status = LookupStatus { complete: names.is_some(), ..LookupStatus::default() };

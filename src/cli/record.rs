@@ -12,7 +12,8 @@ use super::summary::{self, Summary, Verbosity, percent};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use crate::report::advice::run_time;
-use crate::sampler::{self, Importance, Interrupts, Note, Notes, Observer, Target};
+use crate::sampler::{self, Interrupts, Notes, Observer, Target};
+use messages::{Level, Message};
 use profile::{Cause, Diagnostics, Profile};
 use sys::os;
 use sys::printed::Stderr;
@@ -159,8 +160,8 @@ pub fn record(
              standard output; use -o FILE to separate them",
         );
     }
-    let mut print_note = |note: &Note| {
-        if verbose || note.importance() < Importance::Detail {
+    let mut print_note = |note: &Message| {
+        if verbose || note.level() < Level::Detail {
             progress.print(&note.to_string());
         }
     };

@@ -9,8 +9,7 @@ use std::path::Path;
 use super::quality;
 use super::record::Recorded;
 use crate::report::{advice, summary as view_summary};
-use crate::sampler::notes::{LossRemedy, UncoveredTime, matters};
-use crate::sampler::{Importance, Note};
+use messages::{Level, LossRemedy, Message, matters};
 use profile::{BinaryShare, Diagnostics, Profile, StrId};
 use view::{Granularity, Shares, View};
 
@@ -155,14 +154,12 @@ impl<'a> Summary<'a> {
         if self.loses_samples() {
             let all = d.lost.saturating_add(d.samples);
             lost.push(format!("{} of {all} samples were lost", percent(d.lost, all)));
-            let losses = notes.at_end.iter().filter(|note| note.is_loss());
-            let worst = losses.min_by_key(|note| note.importance());
-            let remedy = worst.and_then(Note::loss_remedy);
-            remedies.push(remedy.map(|remedy| remedy.to_string()));
+            let losses = notes.at_end.iter().filter(|note| is_loss(note));
+            remedies.push(losses.min_by_key(|note| note.level()).and_then(first_remedy));
         }
-        if let Some(time) = notes.at_end.iter().find_map(uncovered_time) {
-            lost.push(time.to_string());
-            remedies.push(Some(time.explanation()));
+        if let Some(note) = notes.at_end.iter().find(|note| is_uncovered_time(note)) {
+            lost.push(note.headline());
+            remedies.push(note.cause().map(Message::to_string));
         }
         if matters(d.throttled, d.throttled.saturating_add(d.samples)) {
             lost.push(format!("events were throttled {} times", d.throttled));
@@ -256,12 +253,12 @@ impl<'a> Summary<'a> {
     fn notes(&self) -> Option<String> {
         let Recorded { notes, notes_of_names, names_missed, run_time_code, .. } = self.recorded;
         let interpreter = self.recorded.interpreter.as_ref();
-        let is_lost = |note: &Note| note.is_loss() && self.loses_samples();
+        let is_lost = |note: &Message| is_loss(note) && self.loses_samples();
         let rest = notes.at_end.iter();
-        let rest: Vec<&Note> =
-            rest.filter(|note| !is_lost(note) && uncovered_time(note).is_none()).collect();
-        let first = rest.iter().min_by_key(|note| note.importance());
-        let first = first.filter(|note| note.importance() < Importance::Detail);
+        let rest: Vec<&Message> =
+            rest.filter(|note| !is_lost(note) && !is_uncovered_time(note)).collect();
+        let first = rest.iter().min_by_key(|note| note.level());
+        let first = first.filter(|note| note.level() < Level::Detail);
         let printed = [names_missed.as_ref(), run_time_code.as_ref(), interpreter];
         let unprinted = notes_of_names.iter().filter(|note| !printed.contains(&Some(note)));
         let more = match (rest.len() + unprinted.count(), first) {
@@ -408,9 +405,25 @@ fn is_running(pid: i32) -> bool {
     sys::procfs::stat(pid).is_some_and(|s| s.state != 'Z')
 }
 
-/// CPU time without samples that is more than chance, if this note reports it.
-fn uncovered_time(note: &Note) -> Option<&UncoveredTime> {
-    note.uncovered_time().filter(|_| note.importance() < Importance::Detail)
+/// True if a note reports samples that were lost.
+fn is_loss(note: &Message) -> bool {
+    matches!(
+        note,
+        Message::Lost { .. } | Message::AllocationsLost { .. } | Message::FreesLost { .. }
+    )
+}
+
+/// The best remedy of a note about lost samples.
+fn first_remedy(note: &Message) -> Option<String> {
+    match note {
+        Message::Lost { remedies, .. } => remedies.first().map(LossRemedy::to_string),
+        other => other.remedy(),
+    }
+}
+
+/// True if a note reports CPU time without samples that is more than chance.
+fn is_uncovered_time(note: &Message) -> bool {
+    matches!(note, Message::Uncovered { .. }) && note.level() < Level::Detail
 }
 
 /// A share, as it is printed.

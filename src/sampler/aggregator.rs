@@ -10,8 +10,9 @@ use super::stack_maker::StackMaker;
 use super::types::{
     End, EventOwner, OwnSamples, Periodic, Poll, ProfileTypes, SampleSource, TypeStart,
 };
-use super::{Event, Note, Options, Session};
+use super::{Event, Options, Session};
 use event_groups::EventGroups;
+use messages::Message;
 use profile::{Builder, Column};
 use sample_types::SampleTypes;
 use sys::os;
@@ -229,7 +230,7 @@ impl Aggregator {
     }
 
     /// Completes the profile after the last event. Returns notes for the user.
-    pub fn end(&mut self, end: &End) -> Vec<Note> {
+    pub fn end(&mut self, end: &End) -> Vec<Message> {
         let Aggregator { maker, types, .. } = self;
         let mut notes = Vec::new();
         for (_, kind) in types.iter_mut() {

@@ -21,13 +21,13 @@ use super::attr::{self, Features, Shape, StartWhen, Trigger, sampling_event};
 use super::bpf::deep::DeepStacks;
 use super::bpf::filter::SampleFilter;
 use super::events::{EventKind, GroupRole, Overload};
-use super::notes::SystemNote;
 use super::permissions::{Wanted, refused};
 use super::probe_definitions::Definitions;
 use super::ring::Ring;
 use super::rings::Outputs;
 use super::types::{EventOwner, NeededClock, ProfileTypes};
-use super::{EventSpec, LeftOut, Note, Options};
+use super::{EventSpec, LeftOut, Options};
+use messages::Message;
 use sys::Error;
 use sys::os;
 pub use trial::EventTrial;
@@ -78,7 +78,7 @@ pub struct Attacher {
     /// Copies the parts of stacks that the kernel's copies lack.
     pub deep: DeepStacks,
     /// Notes for the user about fallbacks.
-    pub notes: Vec<Note>,
+    pub notes: Vec<Message>,
     /// Requested events and types that are not available.
     refused: Vec<LeftOut>,
     /// Probe definitions, which outlive the events that use them.
@@ -192,8 +192,8 @@ impl Attacher {
         match os::raise_open_files(needed) {
             Ok(None) => Ok(()),
             Ok(Some((old, new))) => {
-                let raised = SystemNote::OpenFilesRaised { from: old, to: new, threads };
-                self.notes.push(raised.into());
+                let threads = threads as u64;
+                self.notes.push(Message::OpenFilesRaised { from: old, to: new, threads });
                 Ok(())
             }
             Err(_) => Err(Error::failed(format!(

@@ -1,7 +1,6 @@
 //! Requested events and profile types that a recording lacks.
 
-use std::fmt;
-
+use messages::Message;
 use sys::Error;
 
 /// An event or a profile type that is left out.
@@ -27,14 +26,6 @@ impl TypeName {
     pub fn noun(self) -> &'static str {
         match self {
             TypeName::Singular(noun) | TypeName::Plural(noun) => noun,
-        }
-    }
-
-    /// Its verb.
-    fn is_or_are(self) -> &'static str {
-        match self {
-            TypeName::Singular(_) => "is",
-            TypeName::Plural(_) => "are",
         }
     }
 }
@@ -66,13 +57,16 @@ impl LeftOut {
     }
 }
 
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            Subject::Event(name) => write!(f, "'{name}' is left out: {}", self.why),
-            Subject::ProfileType(name) => {
-                write!(f, "{} {} left out: {}", name.noun(), name.is_or_are(), self.why)
-            }
+impl From<LeftOut> for Message {
+    fn from(LeftOut { what, why }: LeftOut) -> Message {
+        let why = why.to_string();
+        match what {
+            Subject::Event(event) => Message::EventLeftOut { event, why },
+            Subject::ProfileType(name) => Message::TypeLeftOut {
+                noun: name.noun().to_owned(),
+                plural: matches!(name, TypeName::Plural(_)),
+                why,
+            },
         }
     }
 }

@@ -46,10 +46,10 @@ pub use command::{CommandOutput, StoppedCommand};
 pub use duration::parse_duration;
 pub use events::EventSpec;
 pub use left_out::{LeftOut, TypeName};
-pub use notes::{Importance, Note, Notes};
+pub use notes::Notes;
 pub use probe_definitions::remove_leftovers as remove_leftover_probes;
 pub use recording::{
-    CpuCoverage, Interrupts, Live, LivePart, Observer, Recording, Tick, Window, record, record_live,
+    Interrupts, Live, LivePart, Observer, Recording, Tick, Window, record, record_live,
 };
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
 pub use stack_maker::Aggregated;

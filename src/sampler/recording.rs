@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use super::stack_maker::Aggregated;
 use super::types::ProfileTypes;
-use super::{Note, Notes, Options, Stats};
-pub use coverage::CpuCoverage;
+use super::{Notes, Options, Stats};
 pub use ended::set_time;
 pub use interrupts::Interrupts;
 pub use live::{Live, LivePart, PartSpan};
+use messages::Message;
 use prepared::{Plan, Prepared};
 use profile::Diagnostics;
 use sys::Error;
@@ -60,7 +60,7 @@ pub struct Recording {
 /// Receivers of what happens in a recording.
 pub struct Observer<'a> {
     /// Gets the notes that are known before sampling starts.
-    pub note: &'a mut dyn FnMut(&Note),
+    pub note: &'a mut dyn FnMut(&Message),
     /// Sampling has started, after this time of preparation.
     pub started: &'a mut dyn FnMut(Duration),
     /// Called a few times per second.
@@ -94,7 +94,7 @@ pub fn record_live(
     types: ProfileTypes,
     window: Window,
     interrupts: &Interrupts,
-    note: &mut dyn FnMut(&Note),
+    note: &mut dyn FnMut(&Message),
     live: &mut dyn Live,
 ) -> Result<Recording, Error> {
     let mut observer = Observer { note, started: &mut |_| {}, tick: &mut |_| {} };

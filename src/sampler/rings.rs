@@ -8,11 +8,11 @@ use perf_event::Counter;
 use super::attach::Attacher;
 use super::attr::{self, Trigger};
 use super::events::EventKind;
-use super::notes::{Note, SystemNote};
 use super::permissions::{Wanted, refused};
 use super::ring::{self, Ring};
 use super::ring_resize::Growing;
 use super::{EventSpec, Options, Rate, StackMethod};
+use messages::Message;
 use sys::Error;
 
 /// Samples for which a ring has room: half a second at 999 Hz, and at lower rates as many; half as
@@ -290,9 +290,10 @@ fn ring_owner(cpu: u32, watermark: usize) -> std::io::Result<Counter> {
     attr::ring_owner(watermark as u32).observe_self().one_cpu(cpu as usize).build()
 }
 
-fn small_rings(size: usize, wanted: usize) -> Note {
+fn small_rings(size: usize, wanted: usize) -> Message {
     let mlock_kb = ((wanted + sideband_size(wanted)) >> 10) + 8;
-    SystemNote::SmallRings { size, wanted, mlock_kb }.into()
+    let [size, wanted, mlock_kb] = [size, wanted, mlock_kb].map(|n| n as u64);
+    Message::SmallRings { size, wanted, mlock_kb }
 }
 
 fn is_memory(error: &std::io::Error) -> bool {

@@ -18,13 +18,13 @@ use super::bpf::filter::SampleFilter;
 use super::cgroup::CgroupMembers;
 use super::events::{EventKind, GroupRole, Overload};
 use super::filter::ProcessFilter;
-use super::notes::{Note, SystemNote};
 use super::permissions::{Wanted, refused};
 use super::ring::{self, Next, Ring};
 use super::rings::Rings;
 use super::types::{EventOwner, NeededClock, ProfileTypes};
 use super::{Delivery, Event, EventSpec, Options, Target};
 use hotplug::Hotplug;
+use messages::Message;
 use programs::KernelPrograms;
 use sys::Error;
 use sys::os;
@@ -283,7 +283,7 @@ impl Session {
     }
 
     /// Notes for the user: fallbacks taken and limits of the system.
-    pub fn notes(&self) -> &[Note] {
+    pub fn notes(&self) -> &[Message] {
         &self.attacher.notes
     }
 
@@ -477,7 +477,7 @@ impl Session {
         // The sums of a thread that exits are needed until the last program is removed.
         self.attacher.disable_samples();
         self.programs.end();
-        self.attacher.notes.extend(self.hotplug.notes().into_iter().map(Note::from));
+        self.attacher.notes.extend(self.hotplug.notes());
         self.rings.settle(&mut self.attacher);
         for counter in &mut self.attacher.counters {
             // An event whose thread has exited cannot be stopped and need not be.
@@ -493,7 +493,7 @@ impl Session {
                 let share = 100.0 * counted.running as f64 / counted.enabled as f64;
                 let event = spec.name.clone();
                 let percent = share.round() as u64;
-                self.attacher.notes.push(SystemNote::TookTurns { event, percent }.into());
+                self.attacher.notes.push(Message::TookTurns { event, percent });
             }
         }
     }

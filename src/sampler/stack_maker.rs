@@ -275,15 +275,12 @@ impl StackMaker {
         images.into_iter().map(|image| self.table.images.get(image).path.clone()).collect()
     }
 
-    /// Binaries with frames in the profile that could not be opened, by the reasons that a user can
-    /// mend.
+    /// Binaries with frames in the profile that could not be opened, by the reasons.
     pub fn not_opened(&self) -> BTreeMap<NotOpened, Vec<String>> {
         let mut by_reason: BTreeMap<NotOpened, Vec<String>> = BTreeMap::new();
         let seen = self.mappings.iter().enumerate().filter(|(_, slots)| !slots.is_empty());
         for image in seen.map(|(image, _)| self.table.images.get(image as u32)) {
-            if let State::Unreadable(why) = image.state
-                && !matches!(why, NotOpened::Gone | NotOpened::Replaced | NotOpened::TooMany)
-            {
+            if let State::Unreadable(why) = image.state {
                 by_reason.entry(why).or_default().push(image.path.clone());
             }
         }

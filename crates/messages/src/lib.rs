@@ -15,7 +15,7 @@ mod words;
 
 use std::fmt;
 
-pub use facts::Wanted;
+pub use facts::{Amount, CpuCoverage, LossRemedy, SampledPlace, Scope, UncheckedLeaks, Wanted};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The importance of a message to the reader of the figures, highest first.
@@ -32,7 +32,7 @@ pub enum Level {
     Detail,
 }
 
-host! { define; }
+events! { recording types host define; }
 
 impl Message {
     /// The reason, if it is a message of its own.
@@ -58,11 +58,28 @@ impl Message {
         self.joined_remedy().map(|(_, remedy)| remedy)
     }
 
+    /// True for the cause of a loss that is not chance, however small it is.
+    fn is_systematic(&self) -> bool {
+        matches!(self, Message::LateTimers | Message::LateTimersAndPrograms { .. })
+    }
+
     /// The remedy, after what joins it with the sentence.
     fn joined_remedy(&self) -> Option<(&'static str, String)> {
         let (_, Rest { cause, remedy }) = self.parts();
         remedy.or_else(|| cause?.joined_remedy())
     }
+}
+
+/// The share of samples, in percent, above which a loss is reported: what is missing could move a
+/// share in a report by as much, and reports show tenths of a percent.
+const LOSS_PERCENT: u64 = 1;
+
+/// Fewer lost samples are chance.
+const FEWEST_LOST: u64 = 3;
+
+/// True if this part of the whole is more than chance, and changes what a report shows.
+pub fn matters(part: u64, whole: u64) -> bool {
+    part >= FEWEST_LOST && part.saturating_mul(100) > whole.saturating_mul(LOSS_PERCENT)
 }
 
 /// What follows a headline.

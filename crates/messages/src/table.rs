@@ -2,4 +2,10 @@
 //! before and hands all of them to the next: the last makes one enum of them.
 
 #[macro_use]
+mod events;
+#[macro_use]
 mod host;
+#[macro_use]
+mod recording;
+#[macro_use]
+mod types;

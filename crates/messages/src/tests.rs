@@ -23,8 +23,16 @@ examples! {
     bool: true;
     i32: 2;
     u32: 2;
+    u8: 2;
+    f64: 2.0;
     u64: 2;
     String: "…".to_owned();
+    Amount: Amount { objects: 2.0, bytes: 64.0 };
+    CpuCoverage: CpuCoverage { sampled: 1_000_000_000, used: 2_000_000_000 };
+    LossRemedy: LossRemedy::LowerRate;
+    SampledPlace: SampledPlace::Kernel;
+    Scope: Scope::Target;
+    UncheckedLeaks: UncheckedLeaks::Running;
     Wanted: Wanted::WholeMachine;
     Box<Message>: Box::new(Message::System { error: "…".to_owned() });
 }
@@ -32,6 +40,12 @@ examples! {
 impl<T: Example> Example for Option<T> {
     fn example() -> Option<T> {
         Some(T::example())
+    }
+}
+
+impl<T: Example> Example for Vec<T> {
+    fn example() -> Vec<T> {
+        vec![T::example()]
     }
 }
 
@@ -147,4 +161,82 @@ fn the_guide_lists_every_code() {
     } else {
         assert_eq!(page, expected, "UPDATE_GUIDE=1 cargo test -p prof-messages writes the page");
     }
+}
+
+#[test]
+fn a_loss_matters_from_one_percent_on() {
+    assert!(!matters(10, 1000) && matters(11, 1000));
+    assert!(!matters(2, 20) && matters(3, 20));
+    let lost = |lost| Message::AllocationsLost { lost, sampled: 990, bytes: 1 << 20 };
+    assert_eq!([lost(10).level(), lost(990).level()], [Level::Detail, Level::Figures]);
+    let precise = |precise| Message::ClockInsteadOfCycles { precise }.level();
+    assert_eq!([precise(false), precise(true)], [Level::Detail, Level::Figures]);
+}
+
+#[test]
+fn time_without_samples_matters_unless_it_is_chance() {
+    let uncovered = |sampled, why| {
+        let covered = CpuCoverage { sampled, used: 1_000_000_000 };
+        let why = Box::new(why);
+        Message::Uncovered { covered, period: 10_000_000, scope: Scope::Target, why }
+    };
+    assert_eq!(uncovered(900_000_000, Message::LateTimers).level(), Level::Figures);
+    let short = || Message::ShortThreads { period: 10_000_000, whole_cpus: true };
+    // Forty of a hundred samples may be missing by chance.
+    assert_eq!(uncovered(700_000_000, short()).level(), Level::Detail);
+    let missing = uncovered(500_000_000, short());
+    assert_eq!(missing.level(), Level::Figures);
+    assert_eq!(
+        missing.to_string(),
+        "the samples cover 50 % of the 1.0 s of CPU time that the target used: threads that use \
+         less than 10.0 ms each are missed; -F 999 samples them"
+    );
+}
+
+#[test]
+fn lost_samples_come_with_what_helps() {
+    let covered = Some(CpuCoverage { sampled: 1_000_000_000, used: 2_000_000_000 });
+    let remedies = vec![LossRemedy::LowerRate, LossRemedy::Root];
+    let lost = Message::Lost { lost: 100, taken: 900, any_process: true, covered, remedies };
+    assert_eq!(
+        lost.to_string(),
+        "100 samples of all processes were lost because prof could not read them in time; the \
+         others cover 50 % of the 2.0 s of CPU time that the target used; lower -F, or run prof as \
+         root, which gives it priority over other processes"
+    );
+    let bare = Message::Lost {
+        covered: None,
+        remedies: Vec::new(),
+        lost: 3,
+        taken: 9,
+        any_process: false,
+    };
+    assert_eq!(bare.sentence(), "3 samples were lost because prof could not read them in time");
+    assert_eq!(bare.remedy(), None);
+}
+
+/// A word for one, another for several.
+#[test]
+fn numbers_agree_with_their_nouns() {
+    let outlived = |processes, name| {
+        Message::Outlived { pid: 9, name, processes, arguments: " -T wall".to_owned() }.headline()
+    };
+    let start = "the recording ended with the command, but ";
+    assert_eq!(
+        [outlived(1, Some("x".to_owned())), outlived(2, None)],
+        [
+            format!("{start}process 9 (x), which it started, still runs"),
+            format!("{start}2 processes that it started still run (one is 9)"),
+        ]
+    );
+    let ended = |threads| Message::ThreadsEnded { threads }.to_string();
+    assert_eq!(ended(1), "1 thread ended before it could be read");
+    assert_eq!(ended(2), "2 threads ended before they could be read");
+    let refused = |threads| Message::ThreadsRefused { threads, root_may: false }.to_string();
+    assert_eq!(refused(1), "this user may not read the stack of 1 thread");
+    let loaded = |programs| Message::LibraryNotLoaded { programs }.to_string();
+    assert!(loaded(1).starts_with("the command started a program, but prof's library"));
+    assert!(loaded(3).starts_with("the command started 3 programs, but"));
+    let cpus = Message::CpusLeft { cpus: vec![1, 2], returns: false }.to_string();
+    assert_eq!(cpus, "CPU 1, 2 went offline during the recording: it was not sampled after that");
 }

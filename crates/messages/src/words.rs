@@ -1,6 +1,8 @@
 //! Parts of sentences and commands that several entries of the table have, or that depend on a
 //! fact.
 
+use crate::{CpuCoverage, LossRemedy};
+
 /// Capabilities for events on other processes.
 pub const PROFILER: &str = "cap_perfmon,cap_sys_ptrace";
 
@@ -53,6 +55,65 @@ pub fn file_limit(hard: Option<u64>, soft: Option<u64>, threads: Option<u64>) ->
     format!("limit {hard} (now {soft}): enough for processes of {threads} threads")
 }
 
+/// The reason why prof's library is not in a program.
+pub const NOT_LOADED: &str = "prof's library was not loaded into them (linked statically, setuid, \
+                              started without the command's environment, or in a root directory \
+                              of their own)";
+
+/// The first names of a list, and the number of the others.
+pub fn first(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names[..names.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+/// A list of numbers.
+pub fn numbers(list: &[u32]) -> String {
+    list.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Processes that still run, one of which has this PID and name.
+pub fn still_running(pid: i32, name: Option<&str>, processes: u64) -> String {
+    let name = name.map_or(String::new(), |name| format!(" ({name})"));
+    match processes {
+        1 => format!("process {pid}{name}, which it started, still runs"),
+        n => format!("{n} processes that it started still run (one is {pid}{name})"),
+    }
+}
+
+/// The CPU time that other samples than the lost ones cover.
+pub fn others_cover(covered: Option<&CpuCoverage>) -> String {
+    covered.map_or(String::new(), |covered| {
+        format!(
+            "; the others cover {:.0} % of the {:.1} s of CPU time that the target used",
+            covered.percent(),
+            covered.used as f64 / 1e9
+        )
+    })
+}
+
+/// Remedies of which any helps.
+pub fn any_of(remedies: &[LossRemedy]) -> Option<String> {
+    let words: Vec<String> = remedies.iter().map(LossRemedy::to_string).collect();
+    (!words.is_empty()).then(|| words.join(", or "))
+}
+
+/// The noun for a number of threads.
+pub fn threads(number: u64) -> &'static str {
+    if number == 1 { "thread" } else { "threads" }
+}
+
+/// A number of programs.
+pub fn programs(number: u64) -> String {
+    if number == 1 { "a program".to_owned() } else { format!("{number} programs") }
+}
+
+/// A number of processes, before what they did.
+pub fn processes_that(number: u64) -> String {
+    if number == 1 { "a process that".to_owned() } else { format!("{number} processes that") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,5 +124,12 @@ mod tests {
             setcap(PROFILER, "/a b/it's/prof", false),
             r"setcap cap_perfmon,cap_sys_ptrace=ep '/a b/it'\''s/prof'"
         );
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let names = |n: u32| (1..=n).map(|i| format!("/{i}")).collect::<Vec<_>>();
+        assert_eq!(first(&names(1)), "/1");
+        assert_eq!(first(&names(5)), "/1, /2, /3 and 2 more");
     }
 }

@@ -1,25 +1,23 @@
 use super::*;
-use crate::sampler::notes::{HeapNote, LossScope, MissedCause, RecordingNote, Scope, TypeNote};
-use crate::sampler::{CpuCoverage, Notes};
-use messages::Message;
+use crate::sampler::Notes;
+use messages::{CpuCoverage, Scope};
 use profile::{BinaryShare, Builder, Truncation};
 
-fn with_notes(recorded: Recorded, at_end: Vec<Note>) -> Recorded {
-    let at_start = vec![TypeNote::Snapshots(1).into()];
+fn with_notes(recorded: Recorded, at_end: Vec<Message>) -> Recorded {
+    let at_start = vec![Message::Snapshots { snapshots: 1 }];
     Recorded { notes: Notes { at_start, at_end }, ..recorded }
 }
 
-fn lost(lost: u64, taken: u64) -> Note {
-    let scope = LossScope::Target;
+fn lost(lost: u64, taken: u64) -> Message {
     let remedies = vec![LossRemedy::LowerRate, LossRemedy::Root];
-    RecordingNote::Lost { lost, taken, scope, covered: None, remedies }.into()
+    Message::Lost { lost, taken, any_process: false, covered: None, remedies }
 }
 
-fn uncovered(sampled: u64) -> Note {
+fn uncovered(sampled: u64) -> Message {
     let covered = CpuCoverage { sampled, used: 1_000_000_000 };
     let scope = Scope::Target;
-    let cause = MissedCause::TooFrequent;
-    RecordingNote::Uncovered(UncoveredTime { covered, period: 10_000_000, scope, cause }).into()
+    let why = Box::new(Message::TooFrequent);
+    Message::Uncovered { covered, period: 10_000_000, scope, why }
 }
 
 fn recorded(diagnostics: Diagnostics) -> Recorded {
@@ -111,9 +109,9 @@ fn time_that_samples_do_not_cover_is_reported() {
 #[test]
 fn notes_that_matter_are_printed_and_others_counted() {
     let hidden = Message::HiddenMappings { program: None, sudo: false };
-    let detail = || Note::from(TypeNote::Snapshots(3));
-    let figures = || Note::from(RecordingNote::HiddenMappings(hidden.clone()));
-    let missing = || Note::from(RecordingNote::SpillUnreadable("full".to_owned()));
+    let detail = || Message::Snapshots { snapshots: 3 };
+    let figures = || Message::StacksWithoutMappings { why: Box::new(hidden.clone()) };
+    let missing = || Message::SpillUnreadable { error: "full".to_owned() };
     let d = || Diagnostics { samples: 100, ..Diagnostics::default() };
     let of = |notes| with_notes(recorded(d()), notes);
     let last = |recorded: &Recorded, file| lines(recorded, file)[1..].join("; ");
@@ -135,8 +133,8 @@ fn notes_that_matter_are_printed_and_others_counted() {
 #[test]
 fn the_remedy_is_that_of_the_largest_loss() {
     let d = Diagnostics { samples: 900, lost: 101, ..Diagnostics::default() };
-    let heap = HeapNote::SamplesLost { lost: 1, sampled: 400, bytes: 64 };
-    let all = lines(&with_notes(recorded(d), vec![heap.into(), lost(100, 500)]), None);
+    let heap = Message::AllocationsLost { lost: 1, sampled: 400, bytes: 64 };
+    let all = lines(&with_notes(recorded(d), vec![heap, lost(100, 500)]), None);
     assert_eq!(all[1], "prof: 10.1 % of 1001 samples were lost; lower -F");
     assert_eq!(all.len(), 2, "{all:?}");
 }
@@ -164,8 +162,8 @@ fn there_are_four_lines_around_the_file_at_most() {
         ..Diagnostics::default()
     };
     let notes = || {
-        let spill = RecordingNote::SpillUnreadable("full".to_owned());
-        vec![lost(500, 500), uncovered(1), spill.into(), TypeNote::Snapshots(3).into()]
+        let spill = Message::SpillUnreadable { error: "full".to_owned() };
+        vec![lost(500, 500), uncovered(1), spill, Message::Snapshots { snapshots: 3 }]
     };
     let all = lines(&with_notes(recorded(d.clone()), notes()), None);
     assert_eq!(all.len(), 4, "{all:?}");

@@ -9,9 +9,8 @@ use std::time::Duration;
 use crate::cli::summary::Verbosity;
 use crate::cli::target::TargetArgs;
 use crate::report::terminal::Control;
-use crate::sampler::{
-    self, Importance, Interrupts, Live, LivePart, Note, Options, Recording, Target, Window,
-};
+use crate::sampler::{self, Interrupts, Live, LivePart, Options, Recording, Target, Window};
+use messages::Level;
 use profile::NameRequest;
 use sys::cpu_allowance::CpuAllowance;
 use sys::printed::Stderr;
@@ -190,7 +189,7 @@ impl Starter {
         let (interrupts, verbosity) = (self.interrupts.clone(), self.verbosity);
         thread::Builder::new().name("record".into()).spawn(move || {
             let ended = sender.clone();
-            let show = move |note: &Note| show(note, verbosity, notes, &sender);
+            let show = move |note: &messages::Message| show(note, verbosity, notes, &sender);
             let recorded = record(&target, &options, window, &interrupts, show, feed);
             // The views may have ended.
             ended.send(Message::Ended(number, Box::new(recorded))).ok();
@@ -200,16 +199,16 @@ impl Starter {
 }
 
 fn show(
-    note: &Note,
+    note: &messages::Message,
     Verbosity { quiet, verbose }: Verbosity,
     to: NotesTo,
     sender: &Sender<Message>,
 ) {
     match to {
-        NotesTo::Stderr if verbose || (!quiet && note.importance() < Importance::Detail) => {
+        NotesTo::Stderr if verbose || (!quiet && note.level() < Level::Detail) => {
             Stderr::line(&format!("prof: {note}"));
         }
-        NotesTo::Views if note.importance() < Importance::Detail => {
+        NotesTo::Views if note.level() < Level::Detail => {
             sender.send(Message::Note(note.to_string())).ok();
         }
         _ => {}
@@ -221,7 +220,7 @@ fn record(
     options: &Options,
     window: Window,
     interrupts: &Interrupts,
-    mut show: impl FnMut(&Note),
+    mut show: impl FnMut(&messages::Message),
     mut feed: Feed,
 ) -> anyhow::Result<Recording> {
     let (_, types, _) = target.options()?;

@@ -3,11 +3,11 @@
 use std::io;
 
 use super::Attacher;
+use crate::sampler::EventSpec;
 use crate::sampler::attr::Trigger;
 use crate::sampler::events::EventKind;
-use crate::sampler::notes::EventNote;
 use crate::sampler::open_error::is_denied;
-use crate::sampler::{EventSpec, Note};
+use messages::Message;
 
 /// The highest `precise_ip`: samples have no skid (`perf_event_open(2)`).
 const MOST: u8 = 3;
@@ -32,7 +32,7 @@ impl Attacher {
             spec.precise = precise;
             self.or_restore(|attacher| attacher.try_event(&spec, trigger))
         })?;
-        self.notes.extend(precision_note(&spec).map(Note::from));
+        self.notes.extend(precision_note(&spec));
         self.events[event] = spec;
         Ok(())
     }
@@ -56,13 +56,13 @@ fn highest(most: u8, mut open: impl FnMut(u8) -> io::Result<()>) -> io::Result<u
 }
 
 /// The note about a precision below the highest.
-fn precision_note(spec: &EventSpec) -> Option<EventNote> {
+fn precision_note(spec: &EventSpec) -> Option<Message> {
     let event = spec.name.clone();
     match spec.precise {
         MOST => None,
-        0 if spec.kind != EventKind::Hardware => Some(EventNote::NeverPrecise(event)),
-        0 => Some(EventNote::NotPrecise(event)),
-        precision => Some(EventNote::LessPrecise { event, precision, highest: MOST }),
+        0 if spec.kind != EventKind::Hardware => Some(Message::NeverPrecise { event }),
+        0 => Some(Message::NotPrecise { event }),
+        precision => Some(Message::LessPrecise { event, precision, highest: MOST }),
     }
 }
 
@@ -101,9 +101,15 @@ mod tests {
         };
         assert_eq!(of("cycles:P", 3), None);
         let event = "cycles:P".to_owned();
-        let lower = EventNote::LessPrecise { event, precision: 2, highest: 3 };
+        let lower = Message::LessPrecise { event, precision: 2, highest: 3 };
         assert_eq!(of("cycles:P", 2), Some(lower));
-        assert_eq!(of("instructions", 0), Some(EventNote::NotPrecise("instructions".to_owned())));
-        assert_eq!(of("cpu-clock:P", 0), Some(EventNote::NeverPrecise("cpu-clock:P".to_owned())));
+        assert_eq!(
+            of("instructions", 0),
+            Some(Message::NotPrecise { event: "instructions".to_owned() })
+        );
+        assert_eq!(
+            of("cpu-clock:P", 0),
+            Some(Message::NeverPrecise { event: "cpu-clock:P".to_owned() })
+        );
     }
 }

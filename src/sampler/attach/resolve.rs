@@ -9,11 +9,11 @@ use crate::sampler::attr::{
     SHORTEST_CLOCK, StartWhen, Trigger, sampling_event, sideband_event, trigger,
 };
 use crate::sampler::events::{EventKind, GroupRole};
-use crate::sampler::notes::EventNote;
 use crate::sampler::open_error::{is_denied, is_invalid, is_missing};
 use crate::sampler::permissions::{Wanted, refusal, refused};
 use crate::sampler::types::{EventOwner, NeededClock, ProfileType, ProfileTypes, TypeEvent};
-use crate::sampler::{EventSpec, LeftOut, Note, Rate};
+use crate::sampler::{EventSpec, LeftOut, Rate};
+use messages::Message;
 use sys::procfs;
 use sys::{Error, ErrorKind};
 
@@ -24,11 +24,10 @@ impl Attacher {
         if let Rate::Frequency(hz) = self.options.rate
             && hz > max_rate
         {
-            let limited = EventNote::RateLimited { requested: hz, limit: max_rate };
-            self.notes.push(limited.into());
+            self.notes.push(Message::RateLimited { requested: hz, limit: max_rate });
         }
         if self.options.rate == Rate::Max {
-            self.notes.push(EventNote::HighestRate(max_rate).into());
+            self.notes.push(Message::HighestRate { limit: max_rate });
         }
         match self.clock {
             NeededClock::None => {}
@@ -79,13 +78,13 @@ impl Attacher {
             Err(e) if spec.group == GroupRole::Leader && self.options.inherit && is_invalid(&e) => {
                 // Linux 6.12 and older.
                 self.options.inherit = false;
-                self.notes.push(EventNote::GroupsOfExistingThreads.into());
+                self.notes.push(Message::GroupsOfExistingThreads);
                 self.try_precisely(i, at).map_err(|e| self.refused(&spec, &e))?;
             }
             Err(e) if default && is_missing(&e) => {
                 self.events[i] = EventSpec::cpu_clock();
-                let clock = EventNote::ClockInsteadOfCycles { precise: spec.most_precise };
-                self.notes.push(clock.into());
+                let clock = Message::ClockInsteadOfCycles { precise: spec.most_precise };
+                self.notes.push(clock);
                 let spec = self.events[i].clone();
                 let at = trigger(&spec, self.options.rate, max_rate);
                 self.try_event(&spec, at).map_err(|e| self.refused(&spec, &e))?;
@@ -145,7 +144,7 @@ impl Attacher {
         match self.refused.first() {
             Some(first) if !others => Err(first.why.clone()),
             _ => {
-                self.notes.extend(self.refused.iter().cloned().map(Note::from));
+                self.notes.extend(self.refused.iter().cloned().map(Message::from));
                 Ok(())
             }
         }
@@ -188,9 +187,9 @@ impl Attacher {
     /// Adds the notes of probes.
     fn note_probes(&mut self) {
         let notes = self.events.iter().filter_map(|spec| spec.probe.as_ref()?.note.clone());
-        let mut notes: Vec<EventNote> = notes.collect();
+        let mut notes: Vec<Message> = notes.collect();
         notes.dedup();
-        self.notes.extend(notes.into_iter().map(Note::from));
+        self.notes.extend(notes);
     }
 
     /// Inherited probes have to be defined in tracefs.
@@ -226,7 +225,7 @@ impl Attacher {
         if let Rate::Period(period @ ..SHORTEST_CLOCK) = self.options.rate
             && self.events.iter().any(|e| e.kind == EventKind::Clock)
         {
-            self.notes.push(EventNote::PeriodTooShort(period).into());
+            self.notes.push(Message::PeriodTooShort { period, shortest: SHORTEST_CLOCK });
         }
     }
 
@@ -247,8 +246,8 @@ impl Attacher {
             };
             if is_denied(&error) && self.features.kernel && spec.user && !shape.cpu_wide {
                 self.features.kernel = false;
-                let why = refusal(&error, Wanted::Kernel);
-                self.notes.push(EventNote::NoKernelFrames(why).into());
+                let why = Box::new(refusal(&error, Wanted::Kernel));
+                self.notes.push(Message::NoKernelFrames { why });
             } else if self.features.cgroup && error.raw_os_error() == Some(libc::EINVAL) {
                 self.features.cgroup = false;
             } else {

@@ -1,7 +1,8 @@
 //! Trial opening of events, with which a profile type chooses its events.
 
 use super::{Attacher, Trigger};
-use crate::sampler::{EventSpec, Note, Target};
+use crate::sampler::{EventSpec, Target};
+use messages::Message;
 use sys::Error;
 
 /// Tries whether the kernel has an event and the user may open it.
@@ -51,7 +52,7 @@ impl EventTrial<'_> {
     }
 
     /// Adds a note for the user.
-    pub fn note(&mut self, note: impl Into<Note>) {
-        self.0.notes.push(note.into());
+    pub fn note(&mut self, note: Message) {
+        self.0.notes.push(note);
     }
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use perf_event_open_sys::bindings::{self as abi, perf_event_attr};
 
 use super::{EventKind, EventSpec};
-use crate::sampler::notes::EventNote;
 use crate::sampler::probe_definitions::{Definition, Definitions};
+use messages::Message;
 use sys::Error;
 
 /// Bit of `config` that selects returns (`PERF_PROBE_CONFIG_IS_RETPROBE`).
@@ -34,7 +34,7 @@ pub struct Probe {
     offset: u64,
     in_kernel: bool,
     /// A note for the user.
-    pub note: Option<EventNote>,
+    pub note: Option<Message>,
 }
 
 impl Probe {

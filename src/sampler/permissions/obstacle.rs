@@ -25,6 +25,12 @@ pub fn hidden_mappings() -> Message {
     Message::HiddenMappings { program: facts.program_without_trace(), sudo: facts.needs_sudo() }
 }
 
+/// The reason why no more files can be opened.
+pub fn open_files() -> Message {
+    let facts = Facts::read();
+    Message::OpenFiles { limit: facts.open_files.0, sudo: facts.needs_sudo() }
+}
+
 /// The reason why stacks end with the kernel's copy of them, from the error of the program that
 /// would copy more.
 pub fn deep_stacks(error: &io::Error) -> Message {

@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::EventSpec;
-use super::notes::EventNote;
 pub(super) use instructions::At;
+use messages::Message;
 use symbols::functions::{FunctionRange, NoFunction, functions};
 use sys::Error;
 use sys::binaries::{self, Binary};
@@ -187,10 +187,10 @@ impl ProbePlaces {
         let known = self.binaries();
         if !known.is_empty() && !known.iter().any(|b| same_file(&b.open, &file.open)) {
             let event = event.to_owned();
-            let file = file.path.clone();
-            probe.note = Some(EventNote::NotLoaded { event, file });
+            let file = file.path.display().to_string();
+            probe.note = Some(Message::NotLoaded { event, file });
         } else if at == At::Stepped {
-            probe.note = Some(EventNote::Stepped(event.to_owned()));
+            probe.note = Some(Message::SteppedProbe { event: event.to_owned() });
         }
     }
 

@@ -5,27 +5,12 @@ use std::time::{Instant, SystemTime};
 use crate::sampler::events::EventKind;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::{Session, Target};
+use messages::CpuCoverage;
 use sys::os;
 use sys::procfs;
 
 /// Maximum number of processes whose CPU time is read from `/proc`.
 const MAX_PROCESSES: usize = 1024;
-
-/// The target's CPU time and the sampled part of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuCoverage {
-    /// Nanoseconds that the samples represent.
-    pub sampled: u64,
-    /// Nanoseconds that the target used.
-    pub used: u64,
-}
-
-impl CpuCoverage {
-    /// The share in percent.
-    pub fn percent(&self) -> f64 {
-        (100.0 * self.sampled as f64 / self.used.max(1) as f64).min(100.0)
-    }
-}
 
 /// Least busy share (1/N) of the CPUs' time: below it, the kernel's accounting is too coarse, since
 /// it is done at ticks.
@@ -125,18 +110,5 @@ impl CpuTimeBefore {
             used += now.cpu_ticks.saturating_sub(before) * tick;
         }
         (used > 0).then_some(CpuCoverage { sampled, used })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_share_is_at_most_all() {
-        let percent = |sampled, used| CpuCoverage { sampled, used }.percent();
-        assert_eq!(percent(50, 200), 25.0);
-        assert_eq!(percent(201, 200), 100.0);
-        assert_eq!(percent(0, 0), 0.0);
     }
 }

@@ -3,17 +3,17 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::coverage::{CpuCoverage, CpuTimeBefore};
+use super::coverage::CpuTimeBefore;
 use super::live::PartFeed;
 use super::opened::StartTime;
 use super::outcome::{Outcome, UsedBefore};
 use super::prepared::{CommandEnd, Plan};
 use super::{Recording, Tick};
 use crate::sampler::aggregator::Aggregator;
-use crate::sampler::notes::RecordingNote;
 use crate::sampler::stack_maker::Aggregated;
 use crate::sampler::types::End;
-use crate::sampler::{Note, Notes, Session, Target};
+use crate::sampler::{Notes, Session, Target};
+use messages::{CpuCoverage, Message};
 use profile::{Diagnostics, Profile, comment};
 use sys::os;
 
@@ -33,7 +33,7 @@ pub struct Ended<'a> {
     pub(super) has_cut_file: bool,
     pub(super) command: CommandEnd,
     /// Processes that the COMMAND has started and that still run.
-    pub(super) outlived: Option<RecordingNote>,
+    pub(super) outlived: Option<Message>,
     pub(super) end: End,
     /// The length of the window.
     pub(super) lasted: Duration,
@@ -71,15 +71,15 @@ impl Ended<'_> {
         }
         let settled = self.aggregator.maker.builder.settle();
         self.aggregator.scale(self.session.counts());
-        let spill = settled.err().map(|e| RecordingNote::SpillUnreadable(e.to_string()));
+        let spill = settled.err().map(|e| Message::SpillUnreadable { error: e.to_string() });
         let without_time = self.aggregator.maker.builder.without_time().filter(|&n| n > 0);
         let notes = spill
             .into_iter()
             .chain(self.outlived.take())
-            .chain(without_time.map(RecordingNote::WithoutTime));
+            .chain(without_time.map(|samples| Message::WithoutTime { samples }));
         let at_end = &mut self.notes.at_end;
         at_end.extend_from_slice(&self.session.notes()[self.notes_at_start..]);
-        at_end.extend(notes.map(Note::from));
+        at_end.extend(notes);
         at_end.extend(type_notes);
     }
 
@@ -94,7 +94,7 @@ impl Ended<'_> {
             interrupted: self.plan.interrupts.stopped(),
             has_cut_file: self.has_cut_file || sys::mmap::cut_pages() > 0,
         });
-        self.notes.at_end.extend(notes.into_iter().map(Note::from));
+        self.notes.at_end.extend(notes);
     }
 
     fn diagnostics(&self, covered: Option<CpuCoverage>) -> Diagnostics {

@@ -16,7 +16,8 @@ use crate::sampler::bpf::btf::Btf;
 use crate::sampler::stack_maker::BpfFrames;
 use crate::sampler::thinning::Thinning;
 use crate::sampler::types::ProfileTypes;
-use crate::sampler::{Note, Notes, Session};
+use crate::sampler::{Notes, Session};
+use messages::Message;
 use profile::TimeLimits;
 use sys::{Error, os};
 
@@ -95,13 +96,16 @@ impl<'a> Opened<'a> {
     /// # Errors
     ///
     /// One line that states the obstacle.
-    pub fn new(prepared: Prepared<'a>, note: &mut dyn FnMut(&Note)) -> Result<Opened<'a>, Error> {
+    pub fn new(
+        prepared: Prepared<'a>,
+        note: &mut dyn FnMut(&Message),
+    ) -> Result<Opened<'a>, Error> {
         let Prepared { requested, plan, mut types, command, notes: prepared } = prepared;
         let analysis = start_analysis()?;
         let mut precedence = os::Precedence::take_real_time();
         let used = UsedBefore::now(&plan.options.target);
         let attached = Unattached::new(&types).attach(&plan, &mut types, command.stopped_pid())?;
-        let at_start: Vec<Note> =
+        let at_start: Vec<Message> =
             attached.session.notes().iter().chain(&prepared).cloned().collect();
         at_start.iter().for_each(note);
         let at_end = begin_types(&mut types, &plan.options)?;

@@ -1,19 +1,17 @@
 //! The faults of an ended recording, with their causes: no samples, lost samples, CPU time without
 //! samples.
 
+use std::io;
 use std::time::Duration;
 
-use super::coverage::CpuCoverage;
 use crate::sampler::aggregator::Aggregator;
 use crate::sampler::events::EventKind;
-use crate::sampler::notes::{
-    EmptyCause, LossRemedy, LossScope, MissedCause, RecordingNote, SampledPlace, Scope,
-    ShortThreadRemedy, UncoveredTime,
-};
 use crate::sampler::{
     CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Stats, Target, permissions,
 };
 use heap::privileged;
+use messages::{CpuCoverage, LossRemedy, Message, SampledPlace, Scope};
+use sys::image::NotOpened;
 use sys::os;
 use sys::procfs;
 use unwind::StackEnd;
@@ -52,7 +50,7 @@ impl UsedBefore {
     }
 
     /// Notes for the user about a recording with few or incomplete samples.
-    pub fn notes(&self, ended: &Outcome<'_>) -> Vec<RecordingNote> {
+    pub fn notes(&self, ended: &Outcome<'_>) -> Vec<Message> {
         notes(ended, self.descendants.as_ref())
     }
 }
@@ -69,40 +67,55 @@ fn descendant_ticks(target: &Target) -> Option<(Vec<i32>, u64)> {
     Some((children, ticks))
 }
 
-fn notes(ended: &Outcome<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<RecordingNote> {
+fn notes(ended: &Outcome<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<Message> {
     let Outcome { options, session, aggregator, .. } = *ended;
     let counts = &aggregator.maker.counts;
-    let missed = uncovered_time(ended);
+    let uncovered = uncovered_time(ended);
     let mut notes = Vec::new();
     notes.extend(privileged_command(&options.target, session));
     // One note for each cause.
     if notes.is_empty() {
-        notes.extend(idle_parent(ended, before).or_else(|| no_samples(ended, missed.is_some())));
+        notes.extend(idle_parent(ended, before).or_else(|| no_samples(ended, uncovered.is_some())));
     }
-    notes.extend(missed.map(RecordingNote::Uncovered));
+    notes.extend(uncovered);
     if counts.hidden_mappings {
-        notes.push(RecordingNote::HiddenMappings(permissions::hidden_mappings()));
+        let why = Box::new(permissions::hidden_mappings());
+        notes.push(Message::StacksWithoutMappings { why });
     }
     if counts.unlabelled > 0 {
-        notes.push(RecordingNote::UnlabelledThreads(counts.unlabelled));
+        notes.push(Message::UnlabelledThreads { threads: counts.unlabelled });
     }
-    let left_out = aggregator.maker.table.images.left_out();
-    if left_out > 0 {
-        notes.push(RecordingNote::IndistinctMappings(left_out));
+    let mappings = aggregator.maker.table.images.left_out();
+    if mappings > 0 {
+        notes.push(Message::IndistinctMappings { mappings });
     }
-    let limited = aggregator.maker.over_budget();
-    if !limited.is_empty() {
-        notes.push(RecordingNote::AnalysisLimits(limited));
+    let binaries = aggregator.maker.over_budget();
+    if !binaries.is_empty() {
+        notes.push(Message::AnalysisLimits { binaries });
     }
     for (why, binaries) in aggregator.maker.not_opened() {
-        notes.push(RecordingNote::NotOpened { why, binaries });
+        let why = why_not_opened(why).map(Box::new);
+        notes.extend(why.map(|why| Message::NotOpened { binaries, why }));
     }
     if ended.has_cut_file {
-        notes.push(RecordingNote::BinaryTruncated);
+        notes.push(Message::BinaryTruncated);
     }
     notes.extend(deep_stacks(session, aggregator));
     notes.extend(losses(ended));
     notes
+}
+
+/// The reason why binaries were not opened, if the user can mend it.
+fn why_not_opened(why: NotOpened) -> Option<Message> {
+    match why {
+        NotOpened::NoDescriptor => Some(permissions::open_files()),
+        NotOpened::Forbidden => Some(Message::Forbidden),
+        NotOpened::Failed(errno) => {
+            let error = io::Error::from_raw_os_error(errno).to_string();
+            Some(Message::System { error })
+        }
+        NotOpened::Gone | NotOpened::Replaced | NotOpened::TooMany => None,
+    }
 }
 
 /// The scope of a target.
@@ -115,14 +128,14 @@ fn scope(target: &Target) -> Scope {
 
 /// A command that runs with other privileges than its user's, for root too if these are another
 /// user's: the kernel does not let its threads be sampled.
-fn privileged_command(target: &Target, session: &Session) -> Option<RecordingNote> {
+fn privileged_command(target: &Target, session: &Session) -> Option<Message> {
     let Target::Command(words) = target else { return None };
     let program = privileged(&words[0]).filter(|_| !session.is_cpu_wide())?;
-    Some(RecordingNote::PrivilegedCommand { program, root: os::uid() == 0 })
+    Some(Message::PrivilegedCommand { program, root: os::uid() == 0 })
 }
 
 /// The processes of the target were idle while their children, which are not sampled, were not.
-fn idle_parent(ended: &Outcome<'_>, before: Option<&(Vec<i32>, u64)>) -> Option<RecordingNote> {
+fn idle_parent(ended: &Outcome<'_>, before: Option<&(Vec<i32>, u64)>) -> Option<Message> {
     let Target::Processes { pids, .. } = &ended.options.target else { return None };
     let (descendants, ticks) = before?;
     let by_process = &ended.aggregator.maker.counts.by_process;
@@ -132,66 +145,64 @@ fn idle_parent(ended: &Outcome<'_>, before: Option<&(Vec<i32>, u64)>) -> Option<
     let ticks = cpu_ticks(descendants).saturating_sub(*ticks);
     let children = Duration::from_millis(ticks * 1000 / os::ticks_per_second());
     let busy = children > ended.lasted / 20;
-    (idle && busy).then_some(RecordingNote::IdleParent { pid: pids[0], children })
+    let seconds = children.as_secs_f64();
+    (idle && busy).then_some(Message::IdleParent { pid: pids[0], seconds })
 }
 
-fn no_samples(ended: &Outcome<'_>, is_explained: bool) -> Option<RecordingNote> {
-    let Outcome { options, session, lasted, .. } = *ended;
+fn no_samples(ended: &Outcome<'_>, is_explained: bool) -> Option<Message> {
+    let Outcome { session, lasted, .. } = *ended;
     let sampled = session.events().iter().any(|event| !event.auxiliary);
     let empty = session.stats().samples == 0 && sampled && !is_explained;
-    let scope = scope(&options.target);
-    empty.then(|| RecordingNote::NoSamples { lasted, scope, why: why_empty(ended) })
+    let seconds = lasted.as_secs_f64();
+    empty.then(|| Message::NoSamples { seconds, why: Box::new(why_empty(ended)) })
 }
 
 /// Lost samples, their share, and the remedies.
-fn losses(ended: &Outcome<'_>) -> Vec<RecordingNote> {
+fn losses(ended: &Outcome<'_>) -> Vec<Message> {
     let Outcome { options, session, aggregator, covered, .. } = *ended;
     let each_time = aggregator.types.count_every_event();
     let has_clock = aggregator.types.has_cpu_time();
     let mut notes = Vec::new();
     let Stats { samples: taken, lost, lost_records, .. } = session.stats();
     if lost > 0 {
-        let scope = if session.loses_only_target_samples() {
-            LossScope::Target
-        } else {
-            LossScope::AllProcesses
-        };
+        let any_process = !session.loses_only_target_samples();
         let remedies = remedies(options, each_time && !has_clock, os::uid() == 0);
-        notes.push(RecordingNote::Lost { lost, taken, scope, covered, remedies });
+        notes.push(Message::Lost { lost, taken, any_process, covered, remedies });
         let events = session.events().iter().enumerate();
         let made_up = events.filter(|&(i, _)| session.scales_for_losses(i));
-        let mut names: Vec<String> = made_up.map(|(_, event)| event.name.clone()).collect();
-        names.dedup();
-        if !names.is_empty() {
-            notes.push(RecordingNote::ScaledForLosses(names));
+        let mut events: Vec<String> = made_up.map(|(_, event)| event.name.clone()).collect();
+        events.dedup();
+        if !events.is_empty() {
+            notes.push(Message::ScaledForLosses { events });
         }
     }
     if lost_records > 0 {
-        notes.push(RecordingNote::LostRecords(lost_records));
+        notes.push(Message::LostRecords { records: lost_records });
     }
     notes
 }
 
 /// Reasons why stacks end with the kernel's copy of them.
-fn deep_stacks(session: &Session, aggregator: &Aggregator) -> Vec<RecordingNote> {
+fn deep_stacks(session: &Session, aggregator: &Aggregator) -> Vec<Message> {
     let cut = aggregator.maker.counts.ends[StackEnd::DumpTooSmall as usize];
     let counts = session.deep().counts();
     let mut notes = Vec::new();
     if let Some(why) = session.deep().why_not().filter(|_| cut > 0) {
-        notes.push(RecordingNote::NoDeepStacks(permissions::deep_stacks(why)));
+        let why = Box::new(permissions::deep_stacks(why));
+        notes.push(Message::NoDeepStacks { why });
     }
     if counts.lost > 0 {
-        notes.push(RecordingNote::DeepStacksLate(counts.lost));
+        notes.push(Message::DeepStacksLate { stacks: counts.lost });
     }
     if counts.differed > 0 {
-        notes.push(RecordingNote::DeepStacksDiffered(counts.differed));
+        notes.push(Message::DeepStacksDiffered { stacks: counts.differed });
     }
     notes
 }
 
 /// The samples should add up to the CPU time that the target used. They do not if threads end
 /// before their first sample is due, or if the kernel skips samples, which it does not count.
-fn uncovered_time(ended: &Outcome<'_>) -> Option<UncoveredTime> {
+fn uncovered_time(ended: &Outcome<'_>) -> Option<Message> {
     const ENOUGH: u64 = 10;
     /// Missing samples are reported from one in N on, if their number is known.
     const SKIPPED: u64 = 20;
@@ -211,24 +222,24 @@ fn uncovered_time(ended: &Outcome<'_>) -> Option<UncoveredTime> {
     if session.stats().lost > 0 || !(many || skipped) {
         return None;
     }
-    let cause = match period {
-        ..SHORT_PERIOD => MissedCause::TooFrequent,
+    let why = Box::new(match period {
+        ..SHORT_PERIOD => Message::TooFrequent,
         _ if skipped || session.is_cpu_wide() => why_skipped(session),
-        // Sampling whole CPUs misses no thread.
-        ..CPU_WIDE_PERIOD if permissions::may_sample_cpus() => {
-            MissedCause::ShortThreads(ShortThreadRemedy::WholeCpus)
+        _ => {
+            // Sampling whole CPUs misses no thread.
+            let whole_cpus = period < CPU_WIDE_PERIOD && permissions::may_sample_cpus();
+            Message::ShortThreads { period, whole_cpus }
         }
-        _ => MissedCause::ShortThreads(ShortThreadRemedy::HigherRate),
-    };
-    Some(UncoveredTime { covered, period, scope: scope(&options.target), cause })
+    });
+    Some(Message::Uncovered { covered, period, scope: scope(&options.target), why })
 }
 
 /// The reason why the kernel skips samples that are due.
-fn why_skipped(session: &Session) -> MissedCause {
+fn why_skipped(session: &Session) -> Message {
     if session.has_programs_at_samples() {
-        MissedCause::LateTimersAndPrograms { frame_pointers_help: !session.is_filtered() }
+        Message::LateTimersAndPrograms { frame_pointers_help: !session.is_filtered() }
     } else {
-        MissedCause::LateTimers
+        Message::LateTimers
     }
 }
 
@@ -259,12 +270,13 @@ fn fewer(options: &Options, each_time: bool) -> Option<LossRemedy> {
     }
 }
 
-fn why_empty(ended: &Outcome<'_>) -> EmptyCause {
+fn why_empty(ended: &Outcome<'_>) -> Message {
     let Outcome { options, session, aggregator, interrupted, .. } = *ended;
+    let scope = scope(&options.target);
     let events = session.events();
     let is_running = session.pids.iter().any(|&pid| procfs::stat(pid).is_some());
     if interrupted && is_running {
-        return EmptyCause::Interrupted;
+        return Message::Interrupted { scope };
     }
     // The first event is that of CPU time, `cycles` where the CPU counts them.
     let is_cpu_time = |at: usize, event: &EventSpec| {
@@ -275,7 +287,7 @@ fn why_empty(ended: &Outcome<'_>) -> EmptyCause {
         let others = events.iter().filter(|e| e.kind != EventKind::OfType && !e.auxiliary);
         let others = others.map(|e| e.name.clone());
         let types = types.map(|(_, kind)| kind.name().noun().to_owned());
-        return EmptyCause::NoEvents(others.chain(types).collect());
+        return Message::NothingHappened { scope, events: others.chain(types).collect() };
     }
     let place = match (&options.cpus, events[0].user, events[0].kernel) {
         (Some(_), ..) => SampledPlace::SomeCpus,
@@ -285,11 +297,11 @@ fn why_empty(ended: &Outcome<'_>) -> EmptyCause {
     };
     let command_time = matches!(options.target, Target::Command(_)).then(os::children_cpu);
     match command_time.or(session.cpu_time().map(|n| n as f64 / 1e9)) {
-        Some(used) if used > 0.0 && place == SampledPlace::Everywhere => {
-            EmptyCause::TooShort { used, period: session.period().unwrap_or(0) }
+        Some(seconds) if seconds > 0.0 && place == SampledPlace::Everywhere => {
+            Message::LittleTime { scope, seconds, period: session.period().unwrap_or(0) }
         }
-        _ if !is_running && !session.pids.is_empty() => EmptyCause::Ended(place),
-        _ => EmptyCause::Idle(place),
+        _ if !is_running && !session.pids.is_empty() => Message::EndedEarly { scope, place },
+        _ => Message::Idle { scope, place },
     }
 }
 

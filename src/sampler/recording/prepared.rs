@@ -8,8 +8,9 @@ use super::window::wait_for_delay;
 use super::{Interrupts, Window};
 use crate::sampler::types::{self, Preparation, ProfileTypes, Setup};
 use crate::sampler::{
-    CommandOutput, LeftOut, Note, Options, StoppedCommand, Target, remove_leftover_probes,
+    CommandOutput, LeftOut, Options, StoppedCommand, Target, remove_leftover_probes,
 };
+use messages::Message;
 use sys::{Error, procfs};
 
 /// What is recorded, and when.
@@ -44,7 +45,7 @@ pub struct Prepared<'a> {
     pub(super) types: ProfileTypes,
     pub(super) command: TargetCommand,
     /// Notes for the user.
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<Message>,
 }
 
 impl<'a> Prepared<'a> {
@@ -69,7 +70,7 @@ impl<'a> Prepared<'a> {
     /// # Errors
     ///
     /// One line that states the obstacle.
-    pub fn open(self, note: &mut dyn FnMut(&Note)) -> Result<Opened<'a>, Error> {
+    pub fn open(self, note: &mut dyn FnMut(&Message)) -> Result<Opened<'a>, Error> {
         Opened::new(self, note)
     }
 }
@@ -79,7 +80,7 @@ impl<'a> Prepared<'a> {
 /// # Errors
 ///
 /// One line, if nothing else is recorded.
-fn prepare_types(types: &mut ProfileTypes, plan: &mut Plan<'_>) -> Result<Vec<Note>, Error> {
+fn prepare_types(types: &mut ProfileTypes, plan: &mut Plan<'_>) -> Result<Vec<Message>, Error> {
     let Plan { options, window: Window { duration, .. }, interrupts } = plan;
     let alone = is_alone(types, options);
     let mut notes = Vec::new();
@@ -116,7 +117,7 @@ fn prepare_types(types: &mut ProfileTypes, plan: &mut Plan<'_>) -> Result<Vec<No
 /// # Errors
 ///
 /// One line, if nothing else is recorded.
-pub fn begin_types(types: &mut ProfileTypes, options: &Options) -> Result<Vec<Note>, Error> {
+pub fn begin_types(types: &mut ProfileTypes, options: &Options) -> Result<Vec<Message>, Error> {
     let alone = is_alone(types, options);
     let mut notes = Vec::new();
     let mut left_out = Vec::new();

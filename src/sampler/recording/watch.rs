@@ -5,7 +5,7 @@ use std::process::Child;
 
 use crate::sampler::Target;
 use crate::sampler::aggregator::Aggregator;
-use crate::sampler::notes::RecordingNote;
+use messages::Message;
 use sys::born::BornProcesses;
 use sys::procfs;
 use sys::{ThreadId, os};
@@ -85,15 +85,15 @@ impl Watch {
 
 /// A note about processes that the command has started and that still run, like daemons: the
 /// recording ended with the command.
-pub fn outlived(aggregator: &Aggregator) -> Option<RecordingNote> {
+pub fn outlived(aggregator: &Aggregator) -> Option<Message> {
     let mut pids: Vec<i32> =
         aggregator.maker.table.born_alive().filter(|&pid| is_alive(pid)).collect();
     pids.sort_unstable();
     let &pid = pids.first()?;
     let arguments = aggregator.types.arguments_for_process();
     let name = procfs::comm(ThreadId::main_thread(pid));
-    let processes = pids.len();
-    Some(RecordingNote::Outlived { pid, name, processes, arguments })
+    let processes = pids.len() as u64;
+    Some(Message::Outlived { pid, name, processes, arguments })
 }
 
 fn has_ended(fd: &OwnedFd) -> bool {

@@ -3,8 +3,8 @@
 use std::fs::File;
 
 use super::Session;
-use crate::sampler::notes::SystemNote;
 use crate::sampler::{Options, Target};
+use messages::Message;
 use sys::procfs;
 
 /// The CPUs that are online.
@@ -60,15 +60,15 @@ impl Hotplug {
     }
 
     /// Notes for the user about CPUs that were not online all the time.
-    pub fn notes(&self) -> Vec<SystemNote> {
+    pub fn notes(&self) -> Vec<Message> {
         let cpus: Vec<u32> =
             self.cpus.iter().zip(&self.left).filter(|(_, left)| **left).map(|(&c, _)| c).collect();
         let mut notes = Vec::new();
         if !cpus.is_empty() {
-            notes.push(SystemNote::CpusLeft { cpus, returns: self.returns });
+            notes.push(Message::CpusLeft { cpus, returns: self.returns });
         }
         if !self.others.is_empty() {
-            notes.push(SystemNote::CpusCame(self.others.clone()));
+            notes.push(Message::CpusCame { cpus: self.others.clone() });
         }
         notes
     }
@@ -119,8 +119,8 @@ mod tests {
         assert!(hotplug.update(&[0, 2]).is_empty());
         assert_eq!(hotplug.update(&[0, 1, 2]), [1]);
         assert!(hotplug.update(&[0, 1, 2, 5]).is_empty());
-        let left = SystemNote::CpusLeft { cpus: vec![1], returns: true };
-        assert_eq!(hotplug.notes(), [left, SystemNote::CpusCame(vec![5])]);
+        let left = Message::CpusLeft { cpus: vec![1], returns: true };
+        assert_eq!(hotplug.notes(), [left, Message::CpusCame { cpus: vec![5] }]);
     }
 
     /// Mimics the kernel, which removes the events of a CPU that goes offline.

@@ -21,10 +21,10 @@ use super::{
     End, Needs, OptionGroup, OwnSamples, Periodic, Poll, Preparation, ProfileType, Registered,
     SampleSource, SampleType, Selection, Setup, TypeStart, ValuesKnown,
 };
-use crate::sampler::notes::HeapNote;
 use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{EventSpec, Note, Target, TypeName};
+use crate::sampler::{EventSpec, Target, TypeName};
 use library::{InProgram, put};
+use messages::Message;
 use model::HeapModel;
 pub use options::{HeapOptions, HeapSettings};
 use profile::{Profile, ValueType, comment};
@@ -69,7 +69,7 @@ struct Allocations {
     library: Option<InProgram>,
     stacks: HeapStacks,
     /// Notes for the user from the removal of the library.
-    notes: Vec<Note>,
+    notes: Vec<Message>,
 }
 
 impl Allocations {
@@ -104,7 +104,7 @@ impl ProfileType for Allocations {
             && !self.spec.settings.inject
         {
             let by = Box::new(EventSpec::parse("page-faults")?);
-            return Ok(Preparation::Replaced { by, note: HeapNote::PageFaultsInstead.into() });
+            return Ok(Preparation::Replaced { by, note: Message::PageFaultsInstead });
         }
         let library = put(self.spec.settings, setup.target)?;
         for file in library.files() {
@@ -158,7 +158,7 @@ impl ProfileType for Allocations {
         OwnSamples { taken: counts.sampled, lost: lost + counts.late_frees }
     }
 
-    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Note> {
+    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Message> {
         // Sums of the whole recording have no time.
         maker.builder.set_time(None);
         let leaks = self.stacks.model.finish(&mut maker.builder);
@@ -166,9 +166,9 @@ impl ProfileType for Allocations {
         if let Some(library) = &mut self.library {
             let programs = self.stacks.writers.programs;
             let ended = library.end(&self.stacks.model.counts, programs, end.outlived);
-            notes.extend(ended.into_iter().map(Note::from));
+            notes.extend(ended);
         }
-        notes.extend(leaks.into_iter().map(Note::from));
+        notes.extend(leaks);
         notes
     }
 }
@@ -207,7 +207,6 @@ impl SampleSource for Allocations {
     }
 
     fn release(&mut self) {
-        let taken_out = self.library.as_mut().map_or_else(Vec::new, InProgram::take_out);
-        self.notes = taken_out.into_iter().map(Note::from).collect();
+        self.notes = self.library.as_mut().map_or_else(Vec::new, InProgram::take_out);
     }
 }

@@ -27,8 +27,9 @@ use super::bpf::btf::Btf;
 use super::bpf::{KernelProgram, ThreadScope};
 use super::recording::Interrupts;
 use super::stack_maker::StackMaker;
-use super::{EventSpec, Note, Target, TypeName};
+use super::{EventSpec, Target, TypeName};
 pub use collection::{EventOwner, ProfileTypes};
+use messages::Message;
 pub use options::{GivenOption, OptionGroup, Selection, TypeOptions};
 use profile::{Column, Profile};
 use sys::Error;
@@ -131,7 +132,7 @@ pub enum Preparation {
         /// The events.
         by: Box<EventSpec>,
         /// The note.
-        note: Note,
+        note: Message,
     },
 }
 
@@ -344,7 +345,7 @@ pub trait ProfileType: Send {
     }
 
     /// Adds the remaining values after the last event. Returns notes for the user.
-    fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<Note> {
+    fn end(&mut self, _maker: &mut StackMaker, _end: &End) -> Vec<Message> {
         Vec::new()
     }
 }

@@ -30,7 +30,8 @@ use crate::sampler::notes::notes_of_program;
 use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::tracepoint::Tracepoint;
-use crate::sampler::{EventSpec, Note, TypeName};
+use crate::sampler::{EventSpec, TypeName};
+use messages::Message;
 use open_pairs::OpenPairs;
 use sys::Error;
 use sys::record::{Record, Sample};
@@ -269,7 +270,7 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         }
     }
 
-    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Note> {
+    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Message> {
         let mut notes = Vec::new();
         self.pairs.end(maker, end.time);
         if let Some(program) = &self.program {
@@ -278,7 +279,7 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
             let ExtrapolatedWords { what, known } = self.paired.extrapolated();
             notes.extend(notes_of_program(self.name().noun(), program.losses(), what, known));
         }
-        notes.extend(self.pairs.notes(self.name().noun()).into_iter().map(Note::from));
+        notes.extend(self.pairs.notes(self.name().noun()));
         notes
     }
 }

@@ -11,10 +11,10 @@ use super::{
     End, EventTrial, Needs, OptionGroup, OwnSamples, Periodic, Preparation, ProfileType,
     Registered, SampleCounting, SampleType, Setup, TypeEvent, TypeStart, ValuesKnown,
 };
-use crate::sampler::notes::TypeNote;
+use crate::sampler::TypeName;
 use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{Note, TypeName};
 use creation::Creation;
+use messages::Message;
 pub use now::snapshot;
 use profile::{Column, Profile};
 use snapshots::Snapshots;
@@ -113,7 +113,7 @@ impl ProfileType for Threads {
                 Ok(vec![event])
             }
             Err(why) => {
-                trial.note(TypeNote::NoCreation(why));
+                trial.note(Message::NoCreation { why: why.to_string() });
                 Ok(Vec::new())
             }
         }
@@ -149,10 +149,10 @@ impl ProfileType for Threads {
         OwnSamples { taken, lost: 0 }
     }
 
-    fn end(&mut self, maker: &mut StackMaker, _end: &End) -> Vec<Note> {
+    fn end(&mut self, maker: &mut StackMaker, _end: &End) -> Vec<Message> {
         let mut notes = self.taken.as_mut().map_or_else(Vec::new, |taken| taken.end(maker));
         let missing = self.creation.as_mut().and_then(|creation| creation.end(maker));
-        notes.extend(missing.map(Note::from));
+        notes.extend(missing);
         notes
     }
 }

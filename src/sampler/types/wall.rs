@@ -26,9 +26,10 @@ use crate::sampler::notes::notes_of_program;
 use crate::sampler::stack_maker::{
     ColumnSums, Extrapolated, NOT_SAMPLED, PendingStack, Shares, StackMaker,
 };
-use crate::sampler::{Note, TypeName, parse_duration};
+use crate::sampler::{TypeName, parse_duration};
 use from_bpf::FromBpf;
 use from_switches::FromSwitches;
+use messages::Message;
 use profile::{Column, LabelSetId, ThreadState};
 use sys::record::{Record, Sample};
 use sys::{Error, ThreadId};
@@ -230,7 +231,7 @@ impl ProfileType for Wall {
         }
     }
 
-    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Note> {
+    fn end(&mut self, maker: &mut StackMaker, end: &End) -> Vec<Message> {
         let mut notes = Vec::new();
         match (&mut self.way, &self.program) {
             (WallSource::Bpf(bpf), Some(program)) => {
@@ -242,7 +243,7 @@ impl ProfileType for Wall {
             (WallSource::Switches(switches), _) => {
                 switches.end(&self.spec, maker, end.time);
                 switches.sums.scale(maker, self.spec.column);
-                notes.extend(end.thinned.then(|| switches.note_thinned().into()));
+                notes.extend(end.thinned.then(|| switches.note_thinned()));
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ macro_rules! host {
     ($next:ident $($more:ident)*; $($before:tt)*) => { $next! { $($more)*; $($before)*
 
 /// The kernel refuses to record something.
-Refused "refused" Missing { wanted: Wanted = "what", why: Box<Message> = "the reason" }
+Refused "cannot-record" Missing { wanted: Wanted = "what", why: Box<Message> = "the reason" }
     ("cannot record{}", wanted.after_verb()) [because why];
 
 /// `kernel.perf_event_paranoid` is too high.
@@ -34,20 +34,20 @@ BreakpointsOfRoot "breakpoints-of-root" Missing {
     ["; try: " => Some(words::setcap(words::PROFILER, program, *sudo))];
 
 /// An unprivileged container.
-Container "container" Missing
+Container "forbidden-by-container" Missing
     ("the container forbids it: start it with --cap-add PERFMON --cap-add SYS_PTRACE, or run prof \
       outside of it");
 
 /// A seccomp filter, in spite of all privileges.
-Seccomp "seccomp" Missing
+Seccomp "forbidden-by-seccomp" Missing
     ("a seccomp filter (of the container or sandbox) forbids it, whatever the user's privileges");
 
 /// A security module or lockdown, in spite of all privileges.
-PolicyForAll "security-policy-for-all" Missing
+PolicyForAll "forbidden-by-policy-for-all" Missing
     ("the kernel's security policy forbids it, whatever the user's privileges");
 
 /// A security module or lockdown.
-Policy "security-policy" Missing ("the kernel's security policy forbids it");
+Policy "forbidden-by-policy" Missing ("the kernel's security policy forbids it");
 
 /// The process is another user's.
 OtherUser "other-user" Missing {
@@ -87,13 +87,13 @@ CountersHeld "counters-held" Missing { sudo: bool = "the user is not root" }
 CountersUsedUp "counters-used-up" Missing ("all of the hardware's counters are in use");
 
 /// The hardware has no such event.
-Hardware "hardware" Missing ("this machine's hardware cannot sample the event");
+Hardware "hardware-cannot-sample" Missing ("this machine's hardware cannot sample the event");
 
 /// The kernel lacks an option of the event.
-EventOption "event-option" Missing ("the kernel does not support an option of the event");
+EventOption "event-option-unsupported" Missing ("the kernel does not support an option of the event");
 
 /// The process has ended.
-Ended "ended" Missing ("it has ended");
+Ended "process-ended" Missing ("it has ended");
 
 /// The kernel has no memory.
 NoMemory "no-memory" Missing ("the kernel has no memory for it");

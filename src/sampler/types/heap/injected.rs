@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::HeapSettings;
-use crate::sampler::notes::HeapNote;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::stops::KernelEvents;
 use heap::inject::{InjectedLibrary, Injection, Inside};
 use heap::{AllocationRing, BYTES};
+use messages::Message;
 use sys::{Error, procfs};
 
 /// Interval at which the process is checked for newly loaded binaries.
@@ -126,7 +126,7 @@ impl Injected {
     }
 
     /// Removes the hooks. Returns notes for the user.
-    pub fn end(&mut self) -> Vec<HeapNote> {
+    pub fn end(&mut self) -> Vec<Message> {
         let out = self.injection.borrow(None, |inside: &mut Inside<'_, '_>| {
             inside.call("prof_heap_unpatch", &[])?;
             inside.call("prof_heap_stop", &[]).map(|_| ())
@@ -134,17 +134,17 @@ impl Injected {
         let mut notes = Vec::new();
         // Slots that a killed prof has redirected are not counted again.
         if self.slots == 0 && !self.injection.was_there {
-            notes.push(HeapNote::NothingRedirected(self.pid));
+            notes.push(Message::NothingRedirected { pid: self.pid });
         }
         if self.missed {
-            notes.push(HeapNote::BinariesMissed);
+            notes.push(Message::BinariesMissed);
         }
         let pid = self.pid;
         let stopped_ms = 1e3 * self.injection.stood_still.as_secs_f64();
         let lives = procfs::stat(pid).is_some_and(|stat| stat.state != 'Z');
         notes.push(match out {
-            Err(error) if lives => HeapNote::StillCalled { pid, why: error.to_string() },
-            out => HeapNote::Injected { pid, stopped_ms, lives: out.is_ok() },
+            Err(error) if lives => Message::StillCalled { pid, why: error.to_string() },
+            out => Message::Injected { pid, stopped_ms, lives: out.is_ok() },
         });
         notes
     }

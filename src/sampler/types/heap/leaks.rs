@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 
 use super::exits::ExitFindings;
 use super::model::{AllocationSite, HeapSum, Live};
-use crate::sampler::notes::{Amount, HeapNote, UncheckedLeaks};
 use heap::leaks::Verdict;
+use messages::{Amount, Message, UncheckedLeaks};
 use profile::{Builder, Column, Label, LabelSetId, LabelValue, StackId, StackTable};
 
 /// The label of listed memory.
@@ -96,7 +96,7 @@ impl Leaks {
         rows: &[AllocationSite],
         stacks: &StackTable,
         builder: &mut Builder,
-    ) -> Vec<HeapNote> {
+    ) -> Vec<Message> {
         let notes = self.notes();
         let mut all: Vec<((u32, Leak), HeapSum)> =
             std::mem::take(&mut self.by_row).into_iter().collect();
@@ -110,20 +110,18 @@ impl Leaks {
         notes
     }
 
-    fn notes(&self) -> Vec<HeapNote> {
+    fn notes(&self) -> Vec<Message> {
         let mut notes = Vec::new();
         if self.reachable.objects > 0.0 {
-            notes.push(HeapNote::Reachable(amount(self.reachable)));
+            notes.push(Message::Reachable { amount: amount(self.reachable) });
         }
         if self.possibly_lost.objects > 0.0 {
-            notes.push(HeapNote::PossiblyLost(amount(self.possibly_lost)));
+            notes.push(Message::PossiblyLost { amount: amount(self.possibly_lost) });
         }
         let mut unchecked: Vec<_> = self.unchecked.iter().collect();
         unchecked.sort_unstable_by_key(|(why, _)| *why);
-        notes.extend(unchecked.into_iter().map(|(why, &(processes, sum))| HeapNote::Unchecked {
-            why: why.clone(),
-            processes,
-            amount: amount(sum),
+        notes.extend(unchecked.into_iter().map(|(why, &(processes, sum))| {
+            Message::LeaksUnchecked { why: why.clone(), processes, amount: amount(sum) }
         }));
         notes
     }

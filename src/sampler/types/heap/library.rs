@@ -9,9 +9,9 @@ use super::injected::Injected;
 use super::model::HeapCounts;
 use super::stacks::HeapStacks;
 use crate::sampler::Target;
-use crate::sampler::notes::{HeapNote, NothingSampled};
 use crate::sampler::stack_maker::StackMaker;
 use heap::{AllocationRing, HeapStats, Library, why_not_preloaded};
+use messages::Message;
 use sys::Error;
 
 /// Milliseconds between two reads of the shared memory: initial, minimum and maximum.
@@ -110,7 +110,7 @@ impl InProgram {
     }
 
     /// Removes the library from a process into which it was injected. Returns notes for the user.
-    pub fn take_out(&mut self) -> Vec<HeapNote> {
+    pub fn take_out(&mut self) -> Vec<Message> {
         self.exits.iter_mut().for_each(Watcher::end);
         match &mut self.way {
             Some(LibraryWay::Injected(injected)) => injected.end(),
@@ -159,7 +159,7 @@ impl InProgram {
 
     /// Removes the library; returns notes for the user. `programs`: number of started programs;
     /// `outlived`: some of them still run after the command has ended, which was reported.
-    pub fn end(&mut self, counts: &HeapCounts, programs: u64, outlived: bool) -> Vec<HeapNote> {
+    pub fn end(&mut self, counts: &HeapCounts, programs: u64, outlived: bool) -> Vec<Message> {
         let Some(library) = self.way.take() else { return Vec::new() };
         let stats = library.ring().stats();
         let mut notes = Vec::new();
@@ -172,41 +172,42 @@ impl InProgram {
         };
         let without = if preloaded { programs.saturating_sub(stats.loaded) } else { 0 };
         if counts.sampled == 0 {
-            let why = why_none(&stats, without, outlived, self.interval);
-            notes.push(HeapNote::NothingSampled(why));
+            let why = Box::new(why_none(&stats, without, outlived, self.interval));
+            notes.push(Message::NothingSampled { why });
         } else if without > 0 {
-            notes.push(HeapNote::ProgramsWithout { without, programs });
+            notes.push(Message::ProgramsWithout { without, programs });
         }
-        notes.extend(damaged.map(HeapNote::Damaged));
+        notes.extend(damaged.map(|how| Message::MemoryDamaged { how: how.to_owned() }));
         notes.extend(counted(&stats, counts, self.interval));
-        notes.extend(stays.map(HeapNote::LibraryStays));
+        let paths = stays.map(|path| path.display().to_string());
+        notes.extend(paths.map(|path| Message::LibraryStays { path }));
         notes
     }
 }
 
 /// The reason why nothing was sampled.
-fn why_none(stats: &HeapStats, without: u64, outlived: bool, interval: u64) -> NothingSampled {
+fn why_none(stats: &HeapStats, without: u64, outlived: bool, interval: u64) -> Message {
     match stats.loaded {
-        0 => NothingSampled::NotPreloaded,
-        _ if outlived => NothingSampled::CommandEnded,
-        _ if without > 0 => NothingSampled::NotLoaded(without),
-        _ => NothingSampled::BelowInterval(interval),
+        0 => Message::NotPreloaded,
+        _ if outlived => Message::CommandEnded,
+        _ if without > 0 => Message::LibraryNotLoaded { programs: without },
+        _ => Message::BelowInterval { interval },
     }
 }
 
 /// Notes for the user about the counts.
-fn counted(stats: &HeapStats, counts: &HeapCounts, interval: u64) -> Vec<HeapNote> {
+fn counted(stats: &HeapStats, counts: &HeapCounts, interval: u64) -> Vec<Message> {
     let HeapCounts { sampled, paced, longest, unknown, untracked, beyond, late_frees } = *counts;
     let frees = stats.lost_frees.saturating_add(late_frees);
     let lost = stats.lost;
     let bytes = stats.lost_bytes;
     let notes = [
-        (paced, HeapNote::Paced { paced, sampled, longest, every: interval == 1 }),
-        (lost, HeapNote::SamplesLost { lost, sampled, bytes }),
-        (frees, HeapNote::FreesLost { lost: frees, sampled }),
-        (untracked, HeapNote::Untracked { untracked, sampled }),
-        (unknown, HeapNote::UnknownProcesses(unknown)),
-        (beyond, HeapNote::WithoutStack(beyond)),
+        (paced, Message::Paced { paced, sampled, longest, every: interval == 1 }),
+        (lost, Message::AllocationsLost { lost, sampled, bytes }),
+        (frees, Message::FreesLost { lost: frees, sampled }),
+        (untracked, Message::Untracked { untracked, sampled }),
+        (unknown, Message::UnknownProcesses { samples: unknown }),
+        (beyond, Message::WithoutStack { allocations: beyond }),
     ];
     notes.into_iter().filter(|(count, _)| *count > 0).map(|(_, note)| note).collect()
 }

@@ -14,9 +14,9 @@ use super::exits::ExitFindings;
 use super::leaks::Leaks;
 use super::peak::{self, Peak};
 use super::spec::HeapSpec;
-use crate::sampler::notes::HeapNote;
 use ::heap::layout::LIVE;
 use ::heap::weight;
+use messages::Message;
 use profile::{Builder, Column, LabelSetId, LocationId, StackId, StackTable};
 
 /// Maximum number of live sampled allocations (48 bytes each); the library does not track more.
@@ -291,7 +291,7 @@ impl HeapModel {
     }
 
     /// Writes all values to the profile; returns notes for the user.
-    pub fn finish(&mut self, builder: &mut Builder) -> Vec<HeapNote> {
+    pub fn finish(&mut self, builder: &mut Builder) -> Vec<Message> {
         let HeapSpec { in_use, settings } = self.spec;
         let HeapSettings { peak, temporary, .. } = settings;
         let wanted = [true, in_use, peak, temporary];

@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 use rustc_hash::FxHashMap;
 
 use super::{PairKey, PairMark, Tag, TagValue, Tags, key_of_thread};
-use crate::sampler::notes::{PairFault, TypeNote};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
+use messages::Message;
 use profile::{Column, Label, LabelSetId, LabelValue};
 use sys::record::Sample;
 use sys::{ThreadId, procfs};
@@ -269,15 +269,15 @@ impl OpenPairs {
     }
 
     /// Notes about operations that are not counted completely; `noun` is the type.
-    pub fn notes(&self, noun: &'static str) -> Vec<TypeNote> {
+    pub fn notes(&self, noun: &'static str) -> Vec<Message> {
         let Missed { doubtful, beyond, unnamed } = self.missed;
-        let faults = [
-            (doubtful, PairFault::RecordsLost),
-            (beyond, PairFault::TooMany),
-            (unnamed, PairFault::NoAddress),
+        let noun = || noun.to_owned();
+        let notes = [
+            (doubtful, Message::PairsLost { noun: noun(), count: doubtful }),
+            (beyond, Message::PairsBeyondLimit { noun: noun(), count: beyond }),
+            (unnamed, Message::PairsWithoutAddress { noun: noun(), count: unnamed }),
         ];
-        let faults = faults.into_iter().filter(|(count, _)| *count > 0);
-        faults.map(|(count, fault)| TypeNote::Pairs { noun, count, fault }).collect()
+        notes.into_iter().filter(|(count, _)| *count > 0).map(|(_, note)| note).collect()
     }
 }
 

@@ -4,11 +4,11 @@ use rustc_hash::FxHashMap;
 
 use crate::sampler::EventSpec;
 use crate::sampler::events::EventKind;
-use crate::sampler::notes::TypeNote;
 use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::stack_maker::{PendingStack, StackMaker};
 use crate::sampler::tracepoint::{Field, Tracepoint};
 use crate::sampler::types::{EventTrial, SampleType, TypeEvent};
+use messages::Message;
 use perf_event_open_sys::bindings as abi;
 use profile::{Column, LabelSetId};
 use std::io;
@@ -90,10 +90,10 @@ impl Creation {
 
     /// The recording has ended: counts the threads that still exist. Returns a note for the user,
     /// if some are missing.
-    pub fn end(&mut self, maker: &mut StackMaker) -> Option<TypeNote> {
+    pub fn end(&mut self, maker: &mut StackMaker) -> Option<Message> {
         for Created { stack, labels } in std::mem::take(&mut self.alive).into_values() {
             maker.add_pending(&stack, labels, 0, &[(self.grown, 1)]);
         }
-        (self.missed > 0).then_some(TypeNote::CreatedThreadsMissing(self.missed))
+        (self.missed > 0).then_some(Message::CreatedThreadsMissing { threads: self.missed })
     }
 }

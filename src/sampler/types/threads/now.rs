@@ -10,11 +10,11 @@ use rustc_hash::FxHashSet;
 
 use super::THREADS;
 use super::round::{Round, ThreadCounting, ThreadsSeen};
-use crate::sampler::notes::TypeNote;
 use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::recording::{Recording, set_time};
 use crate::sampler::stack_maker::StackMaker;
-use crate::sampler::{Note, Notes, StackMethod, Target};
+use crate::sampler::{Notes, StackMethod, Target};
+use messages::Message;
 use profile::{Builder, Diagnostics};
 use sys::record::MAX_DUMP;
 use sys::{Error, ThreadId, os, procfs};
@@ -92,12 +92,12 @@ fn all_threads(target: &Target) -> Result<Vec<ThreadId>, Error> {
 }
 
 /// Notes about threads that are missing.
-pub fn note_missing(seen: &ThreadsSeen) -> Vec<Note> {
-    let ended = (seen.gone > 0).then_some(TypeNote::ThreadsEnded(seen.gone));
+pub fn note_missing(seen: &ThreadsSeen) -> Vec<Message> {
+    let [gone, threads] = [seen.gone, seen.refused].map(|n| n as u64);
+    let ended = (gone > 0).then_some(Message::ThreadsEnded { threads: gone });
     let root_may = os::uid() != 0;
-    let refused = TypeNote::ThreadsRefused { threads: seen.refused, root_may };
-    let refused = (seen.refused > 0).then_some(refused);
-    ended.into_iter().chain(refused).map(Note::from).collect()
+    let refused = (threads > 0).then_some(Message::ThreadsRefused { threads, root_may });
+    ended.into_iter().chain(refused).collect()
 }
 
 fn diagnostics(maker: &StackMaker, found: usize) -> Diagnostics {

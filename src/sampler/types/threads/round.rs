@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
-use crate::sampler::notes::TypeNote;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::types::ProfileTypes;
-use crate::sampler::{
-    Event, EventSpec, Note, Options, Rate, Session, StackMethod, Target, thread_state,
-};
+use crate::sampler::{Event, EventSpec, Options, Rate, Session, StackMethod, Target, thread_state};
+use messages::Message;
 use profile::{Column, ThreadState};
 use sys::record::{MAX_DUMP, Sample};
 use sys::{Error, ThreadId, procfs};
@@ -78,7 +76,7 @@ pub struct Round {
     /// Results so far.
     pub seen: ThreadsSeen,
     /// Notes for the user.
-    pub notes: Vec<Note>,
+    pub notes: Vec<Message>,
     counting: ThreadCounting,
     /// Threads that do not sleep and are not sampled yet.
     later: Vec<ThreadId>,
@@ -158,7 +156,7 @@ impl Round {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    self.notes.push(TypeNote::ThreadsNotSampled(error).into());
+                    self.notes.push(Message::ThreadsNotSampled { why: error.to_string() });
                     self.give_up(maker, threads, NOT_PERMITTED);
                 }
             }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::now::note_missing;
 use super::round::{Round, ThreadCounting, ThreadsSeen};
-use crate::sampler::notes::TypeNote;
 use crate::sampler::stack_maker::StackMaker;
 use crate::sampler::types::{Periodic, Poll};
-use crate::sampler::{Note, Target, cgroup_directory, cgroup_processes};
+use crate::sampler::{Target, cgroup_directory, cgroup_processes};
+use messages::Message;
 use profile::Column;
 use sys::{ThreadId, procfs};
 
@@ -24,7 +24,7 @@ pub struct Snapshots {
     begun: u32,
     round: Option<Round>,
     seen: ThreadsSeen,
-    notes: Vec<Note>,
+    notes: Vec<Message>,
 }
 
 impl Snapshots {
@@ -121,19 +121,19 @@ impl Snapshots {
     }
 
     /// The recording has ended: scales threads to their average number. Returns notes for the user.
-    pub fn end(&mut self, maker: &mut StackMaker) -> Vec<Note> {
+    pub fn end(&mut self, maker: &mut StackMaker) -> Vec<Message> {
         if let Some(round) = &mut self.round {
             round.end(maker);
         }
         self.done();
         if self.begun == 0 {
-            self.notes.push(TypeNote::NoSnapshot.into());
+            self.notes.push(Message::NoSnapshot);
         }
         if self.begun > 1 {
             let all = self.seen.found + self.seen.refused;
             let snapshots = self.begun as usize;
             maker.builder.scale_to(self.column, ((all + snapshots / 2) / snapshots) as i64);
-            self.notes.push(TypeNote::Snapshots(snapshots).into());
+            self.notes.push(Message::Snapshots { snapshots: u64::from(self.begun) });
         }
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(note_missing(&self.seen));

@@ -9,12 +9,12 @@ use rustc_hash::FxHashMap;
 
 use super::{ExitedThreads, SHORT, Spec, StateSums, add, software_event};
 use crate::sampler::events::{EventKind, Overload};
-use crate::sampler::notes::TypeNote;
 use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::stack_maker::{ColumnSums, NOT_SAMPLED, PendingStack, StackMaker};
 use crate::sampler::tracepoint::{Field, Tracepoint};
 use crate::sampler::types::{EventTrial, TypeEvent};
 use crate::sampler::{EventSpec, thread_state};
+use messages::Message;
 use perf_event_open_sys::bindings as abi;
 use profile::ThreadState;
 use std::io;
@@ -177,8 +177,8 @@ impl FromSwitches {
     }
 
     /// A note for the user about events that were thinned.
-    pub fn note_thinned(&self) -> TypeNote {
-        TypeNote::SwitchesThinned { every: THINNED, without_wakeups: self.woken.is_some() }
+    pub fn note_thinned(&self) -> Message {
+        Message::SwitchesThinned { every: THINNED, without_wakeups: self.woken.is_some() }
     }
 
     /// The recording starts with these threads.
