@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use super::{examples, usage};
 use crate::sampler;
-use crate::sampler::catalogue::{self, Group, Unavailable};
+use crate::sampler::catalogue::{self, Group};
 use crate::sampler::probes::{ProbePlaces, markers_of};
+use messages::Message;
 use sys::binaries::{self, Binary};
 use sys::printed;
 
@@ -118,7 +119,7 @@ fn markers(binary: &Binary) -> Group {
         .collect();
     names.sort();
     names.dedup();
-    let why = names.is_empty().then_some(Unavailable::NoMarkers);
+    let why = names.is_empty().then_some(Message::NoMarkers);
     Group::new("sdt", &format!("Markers of {path}"), why, names)
 }
 

@@ -1,6 +1,5 @@
 //! The events of this machine; each is tried, and the reason is given if it does not work.
 
-use std::fmt;
 use std::fs;
 use std::io;
 
@@ -20,7 +19,7 @@ pub struct Group {
     /// Headline.
     pub title: String,
     /// The reason why none of them works here.
-    pub why: Option<Unavailable>,
+    pub why: Option<Message>,
     /// The events, in a stable order.
     pub events: Vec<Listed>,
 }
@@ -33,54 +32,12 @@ pub struct Listed {
     /// Other names, or a description.
     pub about: String,
     /// The reason why it does not work here.
-    pub why: Option<Unavailable>,
-}
-
-/// The reason why events cannot be recorded.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Unavailable {
-    /// The CPU has counters, but none for them.
-    NotCounted,
-    /// The machine has no counters.
-    NoCounters,
-    /// Their PMU counts without interrupts.
-    NoInterrupts,
-    /// The file has no markers.
-    NoMarkers,
-    /// The kernel was built without this PMU.
-    NotBuilt(&'static str),
-    /// The name is none of an event here; the parser's message.
-    Unparsed(String),
-    /// The kernel refuses.
-    Refused(Message),
-}
-
-impl fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unavailable::NotCounted => f.write_str("this CPU does not count it"),
-            Unavailable::NoCounters => {
-                f.write_str("no hardware counters, as in most virtual machines")
-            }
-            Unavailable::NoInterrupts => f.write_str("its PMU counts without interrupts"),
-            Unavailable::NoMarkers => f.write_str("no section .note.stapsdt"),
-            Unavailable::NotBuilt(pmu) => {
-                write!(f, "the kernel was built without CONFIG_{}_EVENTS", pmu.to_uppercase())
-            }
-            Unavailable::Unparsed(message) => f.write_str(message),
-            Unavailable::Refused(why) => why.fmt(f),
-        }
-    }
+    pub why: Option<Message>,
 }
 
 impl Group {
     /// A group of events that are not tried one by one.
-    pub fn new(
-        kind: &'static str,
-        title: &str,
-        why: Option<Unavailable>,
-        names: Vec<String>,
-    ) -> Group {
+    pub fn new(kind: &'static str, title: &str, why: Option<Message>, names: Vec<String>) -> Group {
         let listed = |name| Listed { name, about: String::new(), why: None };
         let events = names.into_iter().map(listed).collect();
         Group { kind, title: title.to_owned(), why, events }
@@ -153,7 +110,7 @@ pub fn groups() -> Vec<Group> {
 fn tried(name: &str, about: String) -> Listed {
     let why = match EventSpec::parse(name) {
         Ok(spec) => why_not(&spec),
-        Err(e) => Some(Unavailable::Unparsed(e.to_string())),
+        Err(e) => Some(Message::NotAnEvent { error: e.to_string() }),
     };
     Listed { name: name.to_owned(), about, why }
 }
@@ -215,7 +172,7 @@ fn pmus() -> Vec<Group> {
 fn probes() -> Group {
     let events_of = |pmu: &'static str| {
         let there = fs::exists(format!("/sys/bus/event_source/devices/{pmu}/type"));
-        (!there.unwrap_or(false)).then_some(Unavailable::NotBuilt(pmu))
+        (!there.unwrap_or(false)).then(|| Message::PmuNotBuilt { pmu: pmu.to_owned() })
     };
     let listed = |name: &str, about: &str, pmu: &'static str| Listed {
         name: name.to_owned(),
@@ -244,14 +201,14 @@ fn tracepoints() -> Group {
         Err(e) => {
             let wanted = Wanted::Tracefs("SYSTEM:NAME".into());
             let why = obstacle(&e, &wanted, &Facts::read());
-            (Some(Unavailable::Refused(why)), Vec::new())
+            (Some(why), Vec::new())
         }
     };
     Group::new("tracepoint", "Tracepoints", why, names)
 }
 
 /// The reason why an event cannot be opened, tried on prof itself.
-fn why_not(spec: &EventSpec) -> Option<Unavailable> {
+fn why_not(spec: &EventSpec) -> Option<Message> {
     let shape = Shape {
         trigger: Trigger::Period(1_000_000),
         stacks: StackMethod::None,
@@ -273,15 +230,15 @@ fn why_not(spec: &EventSpec) -> Option<Unavailable> {
     Some(match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP) => {
             if has_counters() {
-                Unavailable::NotCounted
+                Message::EventNotCounted
             } else {
-                Unavailable::NoCounters
+                Message::NoHardwareCounters
             }
         }
-        Some(libc::EINVAL) => Unavailable::NoInterrupts,
+        Some(libc::EINVAL) => Message::NoInterrupts,
         _ => {
             let wanted = Wanted::Tracepoint(spec.name.clone());
-            Unavailable::Refused(obstacle(&error, &wanted, &Facts::read()))
+            obstacle(&error, &wanted, &Facts::read())
         }
     })
 }
@@ -322,16 +279,16 @@ mod tests {
 
     #[test]
     fn the_same_reason_is_given_once() {
-        use Unavailable::{NoCounters, NotCounted};
+        use Message::{EventNotCounted, NoHardwareCounters};
         let listed = |why| Listed { name: "x".into(), about: String::new(), why };
-        let of = |whys: [Unavailable; 2]| {
+        let of = |whys: [Message; 2]| {
             let events = whys.into_iter().map(|why| listed(Some(why))).collect();
             Group { events, ..Group::new("pmu", "", None, Vec::new()) }.summed_up()
         };
-        let same = of([NoCounters, NoCounters]);
-        assert_eq!(same.why, Some(NoCounters));
+        let same = of([NoHardwareCounters, NoHardwareCounters]);
+        assert_eq!(same.why, Some(NoHardwareCounters));
         assert!(same.events.iter().all(|e| e.why.is_none()));
-        assert_eq!(of([NoCounters, NotCounted]).why, None);
+        assert_eq!(of([NoHardwareCounters, EventNotCounted]).why, None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::sampler::Notes;
+use messages::Message;
 use messages::{CpuCoverage, Scope};
 use profile::{BinaryShare, Builder, Truncation};
 

@@ -74,5 +74,54 @@ TookTurns "counters-shared" Detail {
 } ("{event} was counted {percent} % of the time, since there are more events than counters: its \
     values are scaled");
 
+/// The filter is invalid for the tracepoint.
+FilterRejected "filter-rejected" Missing {
+    filter: String = "the filter",
+    event: String = "the tracepoint",
+    fields: Vec<String> = "its fields",
+} ("the kernel rejects the filter '{filter}' of {event}; its fields are {}", fields.join(", "));
+
+/// The instruction or function cannot be probed.
+ProbeRejected "probe-rejected" Missing {
+    event: String = "its name", error: String = "the system's error",
+} ("event '{event}': the kernel cannot put a probe there ({error}); not every instruction, and not \
+    every kernel function, can be probed");
+
+/// The machine lacks the event.
+EventMissing "event-missing" Missing {
+    event: String = "its name",
+    hardware: bool = "it is a hardware event",
+    nearest: String = "the nearest event that works",
+} ("event '{event}' does not exist on this machine{}",
+   if *hardware { " (no hardware counters, or not this one)" } else { "" })
+    ["; ", "nearest that works: {nearest}"];
+
+/// The PMU counts the event, but does not sample it.
+EventNotSampled "event-not-sampled" Missing {
+    event: String = "its name", nearest: String = "the nearest event that works",
+} ("event '{event}' cannot be sampled (its PMU counts without interrupts, or has no such event); it \
+    may be possible to count it with another: -e '{{cpu-clock,{event}}}'")
+    ["; ", "nearest that works: {nearest}"];
+
+/// The CPU has counters, but none for the event.
+EventNotCounted "event-not-counted" Missing ("this CPU does not count it");
+
+/// The machine has no counters for a hardware event.
+NoHardwareCounters "no-hardware-counters" Missing
+    ("no hardware counters, as in most virtual machines");
+
+/// The event's PMU counts without interrupts.
+NoInterrupts "pmu-without-interrupts" Missing ("its PMU counts without interrupts");
+
+/// The file has no USDT markers.
+NoMarkers "no-markers" Missing ("no section .note.stapsdt");
+
+/// The kernel was built without the PMU of probes.
+PmuNotBuilt "pmu-not-built" Missing { pmu: String = "its name in sysfs" }
+    ("the kernel was built without CONFIG_{}_EVENTS", pmu.to_uppercase());
+
+/// The name is none of an event here.
+NotAnEvent "not-an-event" Missing { error: String = "the parser's message" } ("{error}");
+
     } };
 }
