@@ -74,20 +74,24 @@ macro_rules! define {
             }
         }
 
-        /// Each message with facts that are examples, and its meaning.
+        /// All entries of the tables.
         #[cfg(test)]
-        fn examples() -> Vec<(Message, String)> {
+        fn entries() -> Vec<tests::Entry> {
             use tests::Example;
-            vec![$((
-                Message::$variant { $($($fact: Example::example()),+)? },
-                [$($meaning.trim()),+].join(" "),
-            )),+]
+            vec![$(tests::Entry {
+                example: Message::$variant { $($($fact: Example::example()),+)? },
+                levels: define!(@levels $level $(, $certain)?),
+                meaning: [$($meaning.trim()),+].join(" "),
+                facts: vec![$($((stringify!($fact), $about)),+)?],
+            }),+]
         }
     };
     (@level $level:ident) => { Level::$level };
     (@level $level:ident, $certain:expr) => {
         if $certain { Level::$level } else { Level::Detail }
     };
+    (@levels $level:ident) => { vec![Level::$level] };
+    (@levels $level:ident, $certain:expr) => { vec![Level::$level, Level::Detail] };
     (@rest) => { Rest::default() };
     (@rest because $cause:ident) => { Rest { cause: Some($cause), remedy: None } };
     (@rest $join:literal, $($remedy:tt)+) => {

@@ -4,6 +4,17 @@ use serde_json::json;
 
 use super::*;
 
+/// An entry of the table.
+pub struct Entry {
+    /// The message, with facts that are examples.
+    pub example: Message,
+    /// The levels that it may have.
+    pub levels: Vec<Level>,
+    pub meaning: String,
+    /// The names of its facts, and what they are.
+    pub facts: Vec<(&'static str, &'static str)>,
+}
+
 /// A fact for tests and for the guide.
 pub trait Example {
     fn example() -> Self;
@@ -56,7 +67,8 @@ fn sent(message: &Message) -> Message {
 
 #[test]
 fn every_message_survives_json() {
-    for (message, _) in examples() {
+    for Entry { example: message, levels, .. } in entries() {
+        assert!(levels.contains(&message.level()), "{}", message.code());
         let json = serde_json::to_value(&message).unwrap();
         assert_eq!(json["code"], message.code(), "{json}");
         assert_eq!(json["level"], json!(message.level()), "{json}");
@@ -66,9 +78,9 @@ fn every_message_survives_json() {
 
 #[test]
 fn every_code_is_unique_and_kebab_case() {
-    let examples = examples();
-    let codes: HashSet<&str> = examples.iter().map(|(message, _)| message.code()).collect();
-    assert_eq!(codes.len(), examples.len());
+    let entries = entries();
+    let codes: HashSet<&str> = entries.iter().map(|entry| entry.example.code()).collect();
+    assert_eq!(codes.len(), entries.len());
     for code in codes {
         let words = code.split('-');
         let is_word = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase());
@@ -78,7 +90,7 @@ fn every_code_is_unique_and_kebab_case() {
 
 #[test]
 fn every_message_is_one_line() {
-    for (message, meaning) in examples() {
+    for Entry { example: message, meaning, .. } in entries() {
         let line = message.to_string();
         let is_clean = !line.is_empty() && !line.contains('\n') && !line.contains("  ");
         assert!(is_clean && meaning.ends_with('.'), "{}: {line}", message.code());
@@ -117,6 +129,18 @@ fn a_message_of_another_version_is_kept() {
     assert!(serde_json::from_value::<Message>(json!({"level": "detail"})).is_err());
 }
 
+/// Within the parser's limit of depth, time does not depend on how messages are nested.
+#[test]
+fn a_deeply_nested_message_is_read_and_shown() {
+    const DEPTH: usize = 60;
+    let outer = r#"{"code":"stacks-end-early","facts":{"why":"#.repeat(DEPTH);
+    let text = format!(r#"{outer}{{"code":"x"}}{}"#, "}}".repeat(DEPTH));
+    let message: Message = serde_json::from_str(&text).unwrap();
+    let line = message.to_string();
+    assert_eq!(line.matches("stacks end after 64 KiB: ").count(), DEPTH);
+    assert!(line.ends_with(": x"), "{line}");
+}
+
 #[test]
 fn a_remedy_is_apart_from_its_sentence() {
     let why = Box::new(Message::OpenFiles { limit: 9, sudo: true });
@@ -134,15 +158,19 @@ fn a_remedy_is_apart_from_its_sentence() {
     assert!(Level::Missing < Level::Figures && Level::Figures < Level::Detail);
 }
 
-/// The rows of the guide's table: code, level, meaning, line.
+/// The rows of the guide's table: code, level, meaning, line, facts.
 fn rows() -> String {
-    let mut rows: Vec<String> = examples()
+    let mut rows: Vec<String> = entries()
         .into_iter()
-        .map(|(message, meaning)| {
-            let level = serde_json::to_value(message.level()).unwrap();
-            let (code, level) = (message.code(), level.as_str().unwrap());
-            let line = message.to_string().replace('|', "\\|");
-            format!("| `{code}` | {level} | {meaning} | {line} |\n")
+        .map(|Entry { example, levels, meaning, facts }| {
+            let level = |level| serde_json::to_value(level).unwrap().as_str().unwrap().to_owned();
+            let levels: Vec<String> = levels.into_iter().map(level).collect();
+            let (code, levels) = (example.code(), levels.join(" or "));
+            let line = example.to_string().replace('|', "\\|");
+            let facts: Vec<String> =
+                facts.iter().map(|(name, about)| format!("`{name}`: {about}")).collect();
+            let facts = if facts.is_empty() { "–".to_owned() } else { facts.join("; ") };
+            format!("| `{code}` | {levels} | {meaning} | {line} | {facts} |\n")
         })
         .collect();
     rows.sort();

@@ -120,7 +120,7 @@ RingMemory "ring-memory" Missing {
     wanted: u64 = "the required size of each ring in bytes",
     limit: u64 = "the largest possible size in bytes",
     mlock_kb: u64 = "`kernel.perf_event_mlock_kb`",
-    memlock_kb: u64 = "`ulimit -l` in KiB; 0 if there is none",
+    memlock_kb: u64 = "`ulimit -l` in KiB, 0 if there is none",
     sudo: bool = "the user is not root",
 } ("ring buffers of {} KiB a CPU at most: the limit is {mlock_kb} KiB a CPU \
     (kernel.perf_event_mlock_kb), then {memlock_kb} KiB (ulimit -l)", limit >> 10)
@@ -200,9 +200,9 @@ NoTimedCalls "calls-not-timed" Missing { error: String = "the system's error" }
 
 /// The hard limit of open files is low.
 FewFiles "few-open-files" Missing {
-    hard: Option<u64> = "the hard limit; none is unlimited",
-    soft: Option<u64> = "the soft limit; none is unlimited",
-    threads: Option<u64> = "the number of threads for which it suffices; none: any",
+    hard: Option<u64> = "the hard limit, null if unlimited",
+    soft: Option<u64> = "the soft limit, null if unlimited",
+    threads: Option<u64> = "the number of threads for which it suffices, null if any",
     needed: u64 = "the limit that suffices for 1000 threads",
     sudo: bool = "the user is not root",
 } ("{}", words::file_limit(*hard, *soft, *threads))
@@ -260,9 +260,9 @@ RingBuffers "ring-buffers-work" Detail {
 
 /// The hard limit of open files suffices for many threads.
 EnoughFiles "enough-open-files" Detail {
-    hard: Option<u64> = "the hard limit; none is unlimited",
-    soft: Option<u64> = "the soft limit; none is unlimited",
-    threads: Option<u64> = "the number of threads for which it suffices; none: any",
+    hard: Option<u64> = "the hard limit, null if unlimited",
+    soft: Option<u64> = "the soft limit, null if unlimited",
+    threads: Option<u64> = "the number of threads for which it suffices, null if any",
 } ("{}", words::file_limit(*hard, *soft, *threads));
 
 /// The kernel's functions have names.
