@@ -1,14 +1,17 @@
-//! `docs/json.md` describes all members that prof prints, and no others.
+//! `docs/json.md` describes all members that prof prints, and no others; `docs/json.schema.json`
+//! describes their types.
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use regex::Regex;
 use serde_json::Value;
 
 use crate::common::json::members;
+use crate::common::system::skip;
 use crate::common::{Prof, temp_dir, views};
 use profile::{Builder, Column, LabelSetId, TimeLimits};
 
@@ -155,4 +158,89 @@ fn the_document_has_all_members_and_no_others() {
             || ELSEWHERE.iter().any(|command| section.title.contains(command));
         assert!(is_known, "no command of this test prints the section {}", section.title);
     }
+}
+
+/// The commands of [`VIEWS`] by their names in the schema, and those of `prof annotate`.
+const IN_SCHEMA: [(&str, &str); 15] = [
+    ("Table: ", "prof report"),
+    ("Call tree: ", "prof report -g"),
+    ("Values over time: ", "prof report --over"),
+    ("Sandwich: ", "prof report --sandwich"),
+    ("Callers and callees: ", "prof report --peek"),
+    ("Call graph: ", "prof graph"),
+    ("Flame graph: ", "prof flame"),
+    ("Sandwich as boxes: ", "prof flame --sandwich"),
+    ("Differential flame graph: ", "prof flame --diff"),
+    ("Threads by state: ", "prof report --states"),
+    ("Coverage: ", "prof report --coverage"),
+    ("Header: ", "prof report --header-only"),
+    ("Quality: ", "prof report --quality"),
+    ("Difference: ", "prof diff"),
+    ("Threads: ", "prof threads"),
+];
+
+/// Validates files against the schemas of commands; members that the schema does not have are errors.
+const VALIDATOR: &str = r##"
+import json, sys
+from jsonschema import Draft202012Validator
+
+def strict(schema):
+    for value in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(value, (dict, list)):
+            strict(value)
+    if isinstance(schema, dict) and isinstance(schema.get("properties"), dict):
+        schema.setdefault("additionalProperties", False)
+
+schema = json.load(open(sys.argv[1]))
+Draft202012Validator.check_schema(schema)
+strict(schema["$defs"])
+count = 0
+for line in sys.stdin:
+    command, path = line.rstrip("\n").split("\t")
+    part = {"$ref": schema["commands"][command]["$ref"], "$defs": schema["$defs"]}
+    for error in Draft202012Validator(part).iter_errors(json.load(open(path))):
+        sys.exit(f"{command}: {list(error.absolute_path)}: {error.message}")
+    count += 1
+print(count)
+"##;
+
+#[test]
+fn all_json_follows_the_schema() {
+    if !Path::new("/usr/lib/python3/dist-packages/jsonschema").exists() {
+        return skip("python3-jsonschema is not installed");
+    }
+    let dir = temp_dir();
+    views::known(&dir);
+    views::odd(&dir);
+    with_times(dir.path());
+    let mut target = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut commands: Vec<(&str, String)> = Vec::new();
+    for (title, name) in IN_SCHEMA {
+        let (_, lines) = VIEWS.iter().find(|(other, _)| *other == title).expect(title);
+        let pid = target.id();
+        let line = |line: &&str| {
+            if line.ends_with("-p ") { format!("{line}{pid}") } else { (*line).to_owned() }
+        };
+        commands.extend(lines.iter().map(|l| (name, line(l))));
+    }
+    for line in ["annotate foo1 known.pb.gz --json", "annotate . odd.pb.gz --json --asm"] {
+        commands.push(("prof annotate", line.to_owned()));
+    }
+    let mut listed = String::new();
+    for (number, (name, line)) in commands.iter().enumerate() {
+        let path = dir.path().join(format!("{number}.json"));
+        std::fs::write(&path, Prof::new(&dir, line).run().ok().stdout).unwrap();
+        listed += &format!("{name}\t{}\n", path.display());
+    }
+    target.kill().unwrap();
+    target.wait().unwrap();
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.schema.json");
+    let mut validator = Command::new("/usr/bin/python3");
+    validator.arg("-c").arg(VALIDATOR).arg(schema);
+    let mut validator = validator.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    validator.stdin.take().unwrap().write_all(listed.as_bytes()).unwrap();
+    let out = validator.wait_with_output().unwrap();
+    let count = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    assert!(out.status.success(), "the output of a command does not follow its schema");
+    assert_eq!(count, commands.len().to_string());
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 /// End of the stacks at which the tree is rooted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// The entry of the program: the children of a node are its callees.

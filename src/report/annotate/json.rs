@@ -38,8 +38,16 @@ pub fn write<'a>(
     json::write(out, &answer)
 }
 
+/// The schema of the JSON.
+#[cfg(test)]
+pub fn schema(generator: &mut schemars::SchemaGenerator) -> serde_json::Value {
+    type Answer = SourceAnswer<'static, Vec<ListingAnswer<'static>>, Vec<String>>;
+    generator.subschema_for::<Answer>().into()
+}
+
 /// Source with values.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SourceAnswer<'a, L: Serialize, N: Serialize> {
     #[serde(flatten)]
     head: Head<'a>,
@@ -76,6 +84,7 @@ struct Listed<'v, 'a> {
 
 /// The members of a listing.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ListingAnswer<'a> {
     function: Option<Cow<'a, str>>,
     system_name: Option<&'a str>,
@@ -92,6 +101,7 @@ struct ListingAnswer<'a> {
 
 /// The text of a source file.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TextAnswer<'a> {
     path: Option<Cow<'a, str>>,
     origin: Option<&'static str>,
@@ -102,6 +112,7 @@ struct TextAnswer<'a> {
 
 /// A line with values.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct LineAnswer<'a> {
     line: Option<i64>,
     #[serde(rename = "self")]
@@ -113,6 +124,7 @@ struct LineAnswer<'a> {
 
 /// A line of a function inlined there.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct InlinedAnswer<'a> {
     depth: u32,
     function: Option<&'a str>,
@@ -125,6 +137,7 @@ struct InlinedAnswer<'a> {
 
 /// The code of a function in a binary.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct CodeAnswer<'a> {
     binary: Option<&'a str>,
     build_id: Option<&'a str>,
@@ -136,6 +149,7 @@ struct CodeAnswer<'a> {
 
 /// The code of one function.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PieceAnswer<'a> {
     start: u64,
     end: u64,
@@ -145,6 +159,7 @@ struct PieceAnswer<'a> {
 
 /// An instruction with values.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct InstructionAnswer<'a> {
     address: u64,
     length: usize,
@@ -160,6 +175,7 @@ struct InstructionAnswer<'a> {
 
 /// The target of a jump or a call.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TargetAnswer<'a> {
     address: u64,
     function: Option<&'a str>,
@@ -167,6 +183,7 @@ struct TargetAnswer<'a> {
 
 /// The address that an operand states.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ReferenceAnswer<'a> {
     address: u64,
     symbol: Option<&'a str>,
@@ -176,6 +193,7 @@ struct ReferenceAnswer<'a> {
 
 /// The source of an instruction.
 #[derive(serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PlaceAnswer<'a> {
     function: Option<&'a str>,
     file: Option<&'a str>,

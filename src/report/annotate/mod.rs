@@ -21,6 +21,8 @@ use sys::FileOffset;
 use view::View;
 use view::source::Listing;
 
+#[cfg(test)]
+pub use json::schema;
 pub use json::write as write_json;
 pub use listing::head_notes;
 pub use lookup::Lookup;

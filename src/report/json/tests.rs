@@ -9,6 +9,8 @@ use view::{
     View,
 };
 
+mod schema;
+
 /// The JSON of an answer.
 fn written(answer: &impl Serialize) -> Value {
     let mut out = Vec::new();

@@ -8,6 +8,7 @@ use crate::{Boxes, Direction, FlameBox, Sandwich, SandwichBoxes, Tree, View};
 
 /// A flame graph.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BoxesAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -24,6 +25,7 @@ pub struct BoxesAnswer<'a> {
 
 /// A box.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BoxAnswer<'a> {
     /// Its frame.
     #[serde(flatten)]
@@ -77,6 +79,7 @@ fn listed<'a>(view: &'a View<'a>, tree: &'a Tree, boxes: &'a Boxes) -> List<'a, 
 
 /// The callers and the callees of functions as boxes.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SandwichBoxesAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]

@@ -8,6 +8,7 @@ use profile::{Gap, Mapping, StrId};
 
 /// The coverage of binaries by names, lines and whole stacks.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoverageAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -20,6 +21,7 @@ pub struct CoverageAnswer<'a> {
 
 /// The coverage of a binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoverageRow<'a> {
     /// Its path.
     pub binary: Option<&'a str>,
@@ -52,6 +54,7 @@ pub struct CoverageRow<'a> {
 
 /// The value of truncated stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TruncatedAnswer<'a> {
     /// Why they end.
     pub reason: &'a str,
@@ -102,6 +105,7 @@ impl<'a> CoverageAnswer<'a> {
 
 /// The metadata of a file.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeaderAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -118,6 +122,7 @@ pub struct HeaderAnswer<'a> {
 
 /// A mapping of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MappingAnswer<'a> {
     /// Its first address, hexadecimal.
     pub start: String,

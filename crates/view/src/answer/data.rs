@@ -11,6 +11,7 @@ use crate::{Answer, Covered, Model, SandwichModel, TableModel, View};
 
 /// An answer as data.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum AnswerData<'a> {
     /// A table.

@@ -10,8 +10,9 @@ use crate::{
 
 /// What differences are about.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffHead<'a> {
-    /// [`VERSION`].
+    /// The version of the answers.
     pub version: u32,
     /// The sample type.
     #[serde(rename = "type")]
@@ -28,6 +29,7 @@ pub struct DiffHead<'a> {
 
 /// A side of a difference.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SideAnswer<'a> {
     /// The files.
     pub files: &'a [String],
@@ -49,6 +51,7 @@ pub struct SideAnswer<'a> {
 
 /// Names of a main binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RenamedAnswer<'a> {
     /// In the recordings before.
     pub before: &'a str,
@@ -86,6 +89,7 @@ impl<'a> DiffHead<'a> {
 
 /// A difference.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffAnswer<'a> {
     /// What it is about.
     #[serde(flatten)]
@@ -110,6 +114,7 @@ pub struct DiffAnswer<'a> {
 
 /// A row of a difference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffRowAnswer<'a> {
     /// Its frame.
     #[serde(flatten)]
@@ -126,6 +131,7 @@ pub struct DiffRowAnswer<'a> {
 
 /// A frame of a difference; an outer `None` is a member that is missing, an inner one a null.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffFrameAnswer<'a> {
     /// Name of the function, or value of a label.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,6 +179,7 @@ impl<'a> DiffFrameAnswer<'a> {
 
 /// The change of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeAnswer {
     /// Before, in the unit of comparison.
     pub before: f64,
@@ -242,6 +249,7 @@ impl<'a> DiffAnswer<'a> {
 
 /// A differential flame graph.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffBoxesAnswer<'a> {
     /// What it is about.
     #[serde(flatten)]
@@ -262,6 +270,7 @@ pub struct DiffBoxesAnswer<'a> {
 
 /// A box of a differential flame graph.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffBoxAnswer<'a> {
     /// Its frame; missing in the box of what disappeared.
     #[serde(flatten)]

@@ -10,6 +10,7 @@ use crate::{Frame, Name, View, base_name, is_run_time};
 /// A frame: the members by which frames differ at the granularity of the answer. An outer `None` is
 /// a member that is missing, an inner one a null.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FrameAnswer<'a> {
     /// Name of the function; without one, binary and address; of a package, if functions have the
     /// names of theirs.

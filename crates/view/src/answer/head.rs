@@ -11,6 +11,7 @@ pub const VERSION: u32 = 1;
 
 /// A sample type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TypeAnswer<'a> {
     /// For example `cpu`.
     pub kind: &'a str,
@@ -26,8 +27,9 @@ impl<'a> TypeAnswer<'a> {
 
 /// The members of all answers about one profile.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Head<'a> {
-    /// [`VERSION`].
+    /// The version of the answers.
     pub version: u32,
     /// The sample type that is shown.
     #[serde(rename = "type")]

@@ -34,3 +34,41 @@ impl<V: Serialize> Serialize for Members<V> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
+
+#[cfg(feature = "schema")]
+mod schema {
+    use std::borrow::Cow;
+
+    use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+    use super::{List, Members};
+
+    impl<T: JsonSchema> JsonSchema for List<'_, T> {
+        fn schema_name() -> Cow<'static, str> {
+            Vec::<T>::schema_name()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            Vec::<T>::json_schema(generator)
+        }
+
+        fn inline_schema() -> bool {
+            true
+        }
+    }
+
+    impl<V: JsonSchema> JsonSchema for Members<V> {
+        fn schema_name() -> Cow<'static, str> {
+            format!("MembersOf{}", V::schema_name()).into()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            let value = generator.subschema_for::<V>();
+            schemars::json_schema!({ "type": "object", "additionalProperties": value })
+        }
+
+        fn inline_schema() -> bool {
+            true
+        }
+    }
+}

@@ -10,6 +10,7 @@ use profile::{LabelValue, Profile};
 
 /// A table of functions, or of the requested groups.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TableAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -31,6 +32,7 @@ pub struct TableAnswer<'a> {
 
 /// A sample type of columns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ColumnTypeAnswer<'a> {
     /// Kind of the values.
     pub kind: Option<&'a str>,
@@ -44,6 +46,7 @@ pub struct ColumnTypeAnswer<'a> {
 
 /// A row of a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TableRow<'a> {
     /// Its frame.
     #[serde(flatten)]
@@ -72,6 +75,7 @@ pub struct TableRow<'a> {
 
 /// The values of a row of one sample type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ColumnAnswer {
     /// Self value.
     #[serde(rename = "self")]
@@ -88,6 +92,7 @@ impl From<RowValues> for ColumnAnswer {
 
 /// The quotients of a row; `None` where the divisor is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RatioAnswer {
     /// Of the self values.
     #[serde(rename = "self")]
@@ -98,6 +103,7 @@ pub struct RatioAnswer {
 
 /// The value of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum LabelAnswer<'a> {
     /// A text.
@@ -178,6 +184,7 @@ fn ratio_of(ratio: &Ratio, row: usize) -> RatioAnswer {
 
 /// A table of values over time.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OverAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -201,6 +208,7 @@ pub struct OverAnswer<'a> {
 
 /// A sample type of a table of values over time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OverTypeAnswer<'a> {
     /// The type.
     #[serde(flatten)]
@@ -213,6 +221,7 @@ pub struct OverTypeAnswer<'a> {
 
 /// A row of a table of values over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OverRowAnswer<'a> {
     /// Its frame.
     #[serde(flatten)]
@@ -230,6 +239,7 @@ pub struct OverRowAnswer<'a> {
 
 /// The values of a row of one sample type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OverColumnAnswer<'a> {
     /// Self value of all samples.
     #[serde(rename = "self")]
@@ -299,6 +309,7 @@ impl<'a> OverAnswer<'a> {
 
 /// The confidence of the shares of functions.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QualityAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -319,6 +330,7 @@ pub struct QualityAnswer<'a> {
 
 /// The confidence of the shares of a function.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QualityRow<'a> {
     /// The function.
     #[serde(flatten)]
@@ -332,6 +344,7 @@ pub struct QualityRow<'a> {
 
 /// A share and its interval of 95 % confidence, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShareAnswer {
     /// As measured.
     pub share: f64,

@@ -8,6 +8,7 @@ use crate::{ListedThread, ThreadGroup, ThreadRow, ThreadStates, Threads, View};
 
 /// Threads with their values by state.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatesAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -22,6 +23,7 @@ pub struct StatesAnswer<'a> {
 
 /// The values of a thread by state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatesRow<'a> {
     /// The thread.
     #[serde(flatten)]
@@ -34,6 +36,7 @@ pub struct StatesRow<'a> {
 
 /// A thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadAnswer<'a> {
     /// Name of its process.
     pub process: Option<&'a str>,
@@ -79,6 +82,7 @@ impl<'a> StatesAnswer<'a> {
 
 /// Threads with their stacks.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadsAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -91,6 +95,7 @@ pub struct ThreadsAnswer<'a> {
 
 /// Threads with one stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupAnswer<'a> {
     /// Their state.
     pub state: Option<&'a str>,

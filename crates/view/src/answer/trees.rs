@@ -7,6 +7,7 @@ use crate::{Edge, Graph, GraphNode, Node, Peek, Peeked, Sandwich, Tree, View};
 
 /// A call tree.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TreeAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -19,6 +20,7 @@ pub struct TreeAnswer<'a> {
 
 /// A node of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeAnswer<'a> {
     /// Its frame; the root has none.
     #[serde(flatten)]
@@ -63,6 +65,7 @@ fn nodes<'a>(view: &'a View<'a>, tree: &'a Tree) -> List<'a, NodeAnswer<'a>> {
 
 /// The callers and the callees of functions, as two trees.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SandwichAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -104,6 +107,7 @@ impl<'a> SandwichAnswer<'a> {
 
 /// Functions with their direct callers and callees.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeekAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -114,6 +118,7 @@ pub struct PeekAnswer<'a> {
 
 /// A function with its direct callers and callees.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeekRow<'a> {
     /// The function.
     #[serde(flatten)]
@@ -131,6 +136,7 @@ pub struct PeekRow<'a> {
 
 /// A caller or a callee.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeekedAnswer<'a> {
     /// The function.
     #[serde(flatten)]
@@ -168,6 +174,7 @@ impl<'a> PeekAnswer<'a> {
 
 /// A call graph.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphAnswer<'a> {
     /// The members of all answers.
     #[serde(flatten)]
@@ -190,6 +197,7 @@ pub struct GraphAnswer<'a> {
 
 /// A function of a call graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphNodeAnswer<'a> {
     /// Its frame.
     #[serde(flatten)]
@@ -205,6 +213,7 @@ pub struct GraphNodeAnswer<'a> {
 
 /// Calls in a call graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EdgeAnswer {
     /// Number of the caller.
     pub caller: u32,
