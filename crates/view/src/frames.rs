@@ -245,6 +245,11 @@ impl Frames {
         &self.frames[id as usize]
     }
 
+    /// Number of frames of all locations together.
+    pub(super) fn id_count(&self) -> usize {
+        self.ids.len()
+    }
+
     /// Number of distinct frames.
     pub fn len(&self) -> usize {
         self.frames.len()

@@ -1,7 +1,10 @@
 //! Sums of samples by row. All tables add up their values with these: of functions, of several
 //! sample types, over time, of differences, of source lines.
 
-use super::{Frames, ViewSample};
+mod by_location;
+
+use super::{Frames, View, ViewSample};
+use by_location::LocationSums;
 
 /// The self value and the total of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,6 +162,47 @@ impl<S: Default> RowSums<S> {
     pub(super) fn get(&self, row: u32) -> Option<&S> {
         let RowSum { sample, sums } = &self.rows[row as usize];
         (*sample != 0).then_some(sums)
+    }
+}
+
+impl RowSums<RowValues> {
+    /// Adds all samples of a view. The row of a frame is its id.
+    pub(super) fn add_all(&mut self, view: &View) {
+        if by_location::pays(view) {
+            return self.add_by_location(view);
+        }
+        for sample in view.samples() {
+            self.add_by_frame(view, &sample);
+        }
+    }
+
+    fn add_by_location(&mut self, view: &View) {
+        let mut sums = LocationSums::new(&view.frames, view.profile.locations.len());
+        for sample in view.samples() {
+            if sample.stack.is_empty() {
+                self.add_by_frame(view, &sample);
+            } else {
+                sums.add(sample.stack, sample.value);
+            }
+        }
+        sums.add_to(self);
+    }
+
+    #[inline(always)]
+    fn add_by_frame(&mut self, view: &View, sample: &ViewSample<'_>) {
+        self.add_sample(&view.frames, sample, sample.value, Some);
+    }
+
+    /// The sums of a row that has samples from now on.
+    #[inline]
+    fn touched(&mut self, row: u32) -> &mut RowValues {
+        self.sample = self.sample.max(1);
+        let RowSum { sample, sums } = &mut self.rows[row as usize];
+        if *sample == 0 {
+            *sample = self.sample;
+            push(&mut self.touched, row);
+        }
+        sums
     }
 }
 

@@ -66,9 +66,7 @@ impl Top {
         if options.labels.is_empty() {
             let groups = vec![Vec::new()];
             let mut rows = Rows::new(view, options, &groups);
-            for sample in view.samples() {
-                sums.add_sample(&view.frames, &sample, sample.value, Some);
-            }
+            sums.add_all(view);
             rows.extend(&mut sums, 0);
             return rows.finish().top(groups);
         }
