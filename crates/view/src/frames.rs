@@ -64,8 +64,9 @@ pub struct Frames {
     /// End of each location's part of `ids`; it begins at the end of the previous one.
     ends: Vec<u32>,
     ids: Vec<u32>,
-    /// Ids of frames by their keys ([`Frame::key`]).
-    index: HashTable<u32>,
+    /// Ids of frames by their keys ([`Frame::key`]), with the hashes of these: growing visits no
+    /// frame.
+    index: HashTable<(u32, Hash32)>,
     /// The frame of samples without frames.
     pub no_stack: u32,
     /// The frame that replaces those beyond the limits.
@@ -216,14 +217,17 @@ impl Frames {
     fn insert(&mut self, shown: Frame) -> u32 {
         let granularity = self.granularity;
         let key = shown.key(granularity);
+        let hash = Hash32::new(&key);
         let Frames { frames, index, .. } = self;
-        let same = |&id: &u32| frames[id as usize].key(granularity) == key;
-        if let Some(&id) = index.find(key.hash(), same) {
+        let same = |&(id, other): &(u32, Hash32)| {
+            other == hash && frames[id as usize].key(granularity) == key
+        };
+        if let Some(&(id, _)) = index.find(hash.expanded(), same) {
             return id;
         }
         let id = frames.len() as u32;
         frames.push(shown);
-        index.insert_unique(key.hash(), id, |&id| frames[id as usize].key(granularity).hash());
+        index.insert_unique(hash.expanded(), (id, hash), |(_, hash)| hash.expanded());
         id
     }
 
@@ -258,6 +262,23 @@ impl Frames {
     /// Always false: the frame for samples without frames always exists.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
+    }
+}
+
+/// Hash of a frame's key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Hash32(u32);
+
+impl Hash32 {
+    fn new(key: &Frame) -> Hash32 {
+        let mut hasher = FxHasher::default();
+        key.hash(&mut hasher);
+        Hash32((hasher.finish() >> 32) as u32)
+    }
+
+    /// A hash that differs in its highest and its lowest bits, as a table needs it.
+    fn expanded(self) -> u64 {
+        u64::from(self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
@@ -367,12 +388,6 @@ impl Frame {
     /// granularity.
     pub fn needs_binary(&self) -> bool {
         matches!(self.name, Name::Address(_) | Name::Unknown)
-    }
-
-    fn hash(&self) -> u64 {
-        let mut hasher = FxHasher::default();
-        Hash::hash(self, &mut hasher);
-        hasher.finish()
     }
 
     /// Text to print: the function, `binary+0xoffset`, `0xaddress` (without a binary, and in the
