@@ -138,8 +138,8 @@ impl FilterArgs {
 
     /// The samples of profiles that pass the filters, for a file: names have all their characters, and
     /// inlined functions stay.
-    pub fn load_for_file(&self, source: &ProfileSource) -> anyhow::Result<Arc<Profile>> {
-        Ok(self.samples.part(self.load(source)?)?.profile)
+    pub fn load_for_file(&self, source: &ProfileSource) -> anyhow::Result<Profile> {
+        Ok(Arc::unwrap_or_clone(self.samples.part(self.load(source)?)?.profile))
     }
 
     /// The granularity, if one is requested.

@@ -33,10 +33,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let profile = ProfileSource::Files(args.files).read()?.noted();
     // As it was recorded: the frames that a profile drops are dropped where it is shown.
     let merged = if args.samples.added().is_empty() {
-        Arc::new(profile)
+        profile
     } else {
-        args.samples.part(Arc::new(without_dropped_frames(profile)))?.profile
+        let part = args.samples.part(Arc::new(without_dropped_frames(profile)))?;
+        Arc::unwrap_or_clone(part.profile)
     };
-    samples::write(&merged, output)?;
+    samples::write(merged, output)?;
     Ok(ExitCode::SUCCESS)
 }

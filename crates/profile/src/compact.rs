@@ -10,31 +10,37 @@ use super::{
 /// The same profile without stacks, locations, functions, labels and strings that no sample refers
 /// to. The first mapping, which is the main binary, and mappings with samples remain.
 pub fn compact(from: &Profile) -> Profile {
-    let mut compactor = Compactor {
-        from,
-        out: Profile::default(),
-        strings: vec![None; from.strings.len()],
-        mappings: vec![None; from.mappings.len()],
-        functions: vec![None; from.functions.len()],
-        locations: vec![None; from.locations.len()],
-        stacks: vec![None; from.stacks.len()],
-        labels: FxHashMap::default(),
-    };
-    compactor.header();
-    if !from.mappings.is_empty() {
-        compactor.mapping(MappingId(0));
-    }
+    let mut compactor = Compactor::new(from, from.stacks.len());
     for row in &from.samples {
         let stack = compactor.stack(row.stack);
         let labels = compactor.labels(row.labels);
-        let times = match from.times.get(row.times) {
-            [] => TimesId::NONE,
-            times => compactor.out.times.push(times.iter().copied()),
-        };
+        let times = compactor.times(row.times);
         compactor.out.samples.push(SampleRow { stack, labels, times });
     }
     compactor.out.values.clone_from(&from.values);
     compactor.out
+}
+
+/// The same of a profile that is not used any more: its stacks, which are most of it, stay where
+/// they are in memory.
+pub fn into_compact(mut from: Profile) -> Profile {
+    let mut stacks = std::mem::take(&mut from.stacks);
+    let mut samples = std::mem::take(&mut from.samples);
+    let values = std::mem::take(&mut from.values);
+    let mut compactor = Compactor::new(&from, 0);
+    let mut is_used = vec![false; stacks.len()];
+    for row in &mut samples {
+        if !std::mem::replace(&mut is_used[row.stack.0 as usize], true) {
+            for &location in stacks.get(row.stack) {
+                compactor.location(location);
+            }
+        }
+        row.labels = compactor.labels(row.labels);
+        row.times = compactor.times(row.times);
+    }
+    let ids = stacks.retain(&is_used, |location| compactor.location(location));
+    samples.iter_mut().for_each(|row| row.stack = ids[row.stack.0 as usize]);
+    Profile { stacks, samples, values, ..compactor.out }
 }
 
 /// The new profile, and the new ids of what it has already.
@@ -49,7 +55,26 @@ struct Compactor<'p> {
     labels: FxHashMap<LabelSetId, LabelSetId>,
 }
 
-impl Compactor<'_> {
+impl<'p> Compactor<'p> {
+    /// The new profile without samples; `stacks`: the number of those that it looks up.
+    fn new(from: &'p Profile, stacks: usize) -> Compactor<'p> {
+        let mut compactor = Compactor {
+            from,
+            out: Profile::default(),
+            strings: vec![None; from.strings.len()],
+            mappings: vec![None; from.mappings.len()],
+            functions: vec![None; from.functions.len()],
+            locations: vec![None; from.locations.len()],
+            stacks: vec![None; stacks],
+            labels: FxHashMap::default(),
+        };
+        compactor.header();
+        if !from.mappings.is_empty() {
+            compactor.mapping(MappingId(0));
+        }
+        compactor
+    }
+
     fn header(&mut self) {
         let from = self.from;
         let types = from.sample_types.iter().map(|&t| self.value_type(t)).collect();
@@ -141,6 +166,13 @@ impl Compactor<'_> {
         new
     }
 
+    fn times(&mut self, id: TimesId) -> TimesId {
+        match self.from.times.get(id) {
+            [] => TimesId::NONE,
+            times => self.out.times.push(times.iter().copied()),
+        }
+    }
+
     fn labels(&mut self, id: LabelSetId) -> LabelSetId {
         if let Some(&known) = self.labels.get(&id) {
             return known;
@@ -165,6 +197,44 @@ impl Compactor<'_> {
 mod tests {
     use super::super::Builder;
     use super::*;
+
+    #[test]
+    fn a_profile_is_compacted_in_place_as_it_is_copied() {
+        let mut b = Builder::new(&[("samples", "count")]);
+        let frames: Vec<LocationId> =
+            (0..20).map(|n| b.named_location(&format!("frame {n}"))).collect();
+        let key = b.profile.strings.intern("thread");
+        for n in 0..60 {
+            let value = LabelValue::Num { value: n as i64 % 7, unit: StrId::EMPTY };
+            let labels = b.profile.labels.intern(&[Label { key, value }]);
+            b.add(&frames[n % 9..n % 9 + n % 5 + 1], labels, 1 + n as u32, &[]);
+        }
+        let mut profile = b.finish(None);
+        // Others are gone, in another order, with stacks in common.
+        profile.samples.reverse();
+        profile.samples.truncate(25);
+        profile.samples.rotate_left(7);
+        profile.samples[3].stack = profile.samples[20].stack;
+        profile.values.truncate(25);
+        profile.samples[4].times = profile.times.push([3, 5].into_iter());
+        let copy = compact(&profile);
+        let in_place = into_compact(profile);
+        assert!(in_place.stacks.len() < 25 && in_place.locations.len() < 20);
+        let rows = |p: &Profile| -> Vec<_> {
+            let row = |row: &SampleRow| {
+                let times = p.times.get(row.times).to_vec();
+                (p.stacks.get(row.stack).to_vec(), p.labels.get(row.labels).to_vec(), times)
+            };
+            p.samples.iter().map(row).collect()
+        };
+        assert_eq!(rows(&in_place), rows(&copy));
+        assert_eq!(in_place.values, copy.values);
+        assert!(in_place.strings.iter().eq(copy.strings.iter()));
+        assert_eq!(
+            (in_place.locations, in_place.functions, in_place.lines),
+            (copy.locations, copy.functions, copy.lines)
+        );
+    }
 
     #[test]
     fn only_what_samples_refer_to_remains() {

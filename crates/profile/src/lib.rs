@@ -33,7 +33,7 @@ mod windows;
 
 pub use builder::{Builder, Column};
 pub use cause::{Cause, Gap};
-pub use compact::compact;
+pub use compact::{compact, into_compact};
 pub use diagnostics::{BinaryNotes, BinaryShare, Diagnostics, Lack, Reason, set_unsymbolized};
 pub use labels::{Label, LabelSetId, LabelTable, LabelValue};
 pub use limits::{Detail, Limits};

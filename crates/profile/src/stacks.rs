@@ -62,6 +62,35 @@ impl StackTable {
         self.frames.len()
     }
 
+    /// Removes the other stacks, and replaces the frames of those that are used. Returns the new
+    /// ids, by the old ones.
+    pub(super) fn retain(
+        &mut self,
+        is_used: &[bool],
+        mut frame: impl FnMut(LocationId) -> LocationId,
+    ) -> Vec<StackId> {
+        let StackTable { frames, ends } = self;
+        let [mut begin, mut frame_count, mut stack_count] = [0; 3];
+        let mut ids = Vec::with_capacity(ends.len());
+        for number in 0..ends.len() {
+            ids.push(StackId(stack_count as u32));
+            let stack = begin..ends[number];
+            begin = stack.end;
+            if !is_used[number] {
+                continue;
+            }
+            for at in stack {
+                frames[frame_count] = frame(frames[at]);
+                frame_count += 1;
+            }
+            ends[stack_count] = frame_count;
+            stack_count += 1;
+        }
+        frames.truncate(frame_count);
+        ends.truncate(stack_count);
+        ids
+    }
+
     /// Reserves space for additional stacks and frames.
     pub fn reserve(&mut self, stacks: usize, frames: usize) {
         self.ends.reserve(stacks);

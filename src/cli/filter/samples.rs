@@ -168,10 +168,10 @@ pub fn output(path: &Path) -> anyhow::Result<Output> {
 }
 
 /// Writes what remains of a profile, and prints its size.
-pub fn write(profile: &Profile, output: Output) -> anyhow::Result<()> {
+pub fn write(profile: Profile, output: Output) -> anyhow::Result<()> {
     let path = output.path().to_owned();
     let to_stdout = output.is_stdout();
-    let bytes = output.write(&profile::compact(profile))?;
+    let bytes = output.write(&profile::into_compact(profile))?;
     if !to_stdout {
         summary::written(&mut Stderr, &path, bytes, None)?;
     }
