@@ -2,10 +2,13 @@
 //!
 //! Ids and string indexes stay as in the file until all has been read; `read` resolves them.
 
+use std::hash::Hasher;
+
 use profile::{
     Function, FunctionId, Label, LabelSetId, LabelTable, LabelValue, Line, Location, LocationId,
     Mapping, MappingId, SampleRow, StackId, StrId, TimeTable, ValueType,
 };
+use rustc_hash::FxHasher;
 
 use super::error::ReadError;
 use super::ids::{IdSpace, LARGE};
@@ -40,6 +43,47 @@ pub(super) struct DecodedTables {
     /// Label bytes of the previous sample without its times, and their set: consecutive samples are
     /// often alike.
     last_labels: (Vec<u8>, LabelSetId),
+    recent_labels: RecentLabels,
+}
+
+/// Label bytes of recent samples without times, and their sets: most programs have few threads.
+#[derive(Default)]
+struct RecentLabels {
+    /// By hash; none before the first sample that has labels.
+    sets: Vec<(Vec<u8>, LabelSetId)>,
+}
+
+impl RecentLabels {
+    /// Number of sets.
+    const SETS: usize = 256;
+
+    /// Bytes of the labels of a sample; those of more are not kept.
+    const LONGEST: usize = 256;
+
+    fn place(bytes: &[u8]) -> usize {
+        let mut hasher = FxHasher::default();
+        hasher.write(bytes);
+        (hasher.finish() >> 32) as usize % RecentLabels::SETS
+    }
+
+    fn find(&self, bytes: &[u8]) -> Option<LabelSetId> {
+        if self.sets.is_empty() || bytes.len() > RecentLabels::LONGEST {
+            return None;
+        }
+        let (found, labels) = &self.sets[RecentLabels::place(bytes)];
+        (found == bytes).then_some(*labels)
+    }
+
+    fn put(&mut self, bytes: &[u8], labels: LabelSetId) {
+        if bytes.is_empty() || bytes.len() > RecentLabels::LONGEST {
+            return;
+        }
+        self.sets.resize_with(RecentLabels::SETS, Default::default);
+        let set = &mut self.sets[RecentLabels::place(bytes)];
+        set.0.clear();
+        set.0.extend_from_slice(bytes);
+        set.1 = labels;
+    }
 }
 
 impl DecodedTables {
@@ -65,6 +109,7 @@ impl DecodedTables {
             times: TimeTable::default(),
             time_scratch: Vec::new(),
             last_labels: (Vec::new(), LabelSetId::EMPTY),
+            recent_labels: RecentLabels::default(),
         }
     }
 
@@ -129,7 +174,8 @@ impl DecodedTables {
                 }
                 3 => {
                     if label_bytes.is_none() {
-                        if let Some(labels) = self.same_labels(&c)? {
+                        let same = self.same_labels(&c)?;
+                        if let Some(labels) = same.or_else(|| self.recent_labels.find(c.rest())) {
                             return self.finish_sample(start, values_before, labels);
                         }
                         label_bytes = Some(c.rest());
@@ -152,6 +198,9 @@ impl DecodedTables {
         }
         only_labels_follow &= plain.0 == self.label_scratch.len();
         if let Some(bytes) = label_bytes.filter(|_| only_labels_follow) {
+            if self.time_scratch.is_empty() {
+                self.recent_labels.put(bytes, labels);
+            }
             self.last_labels.0.clear();
             self.last_labels.0.extend_from_slice(&bytes[..plain.1]);
             self.last_labels.1 = labels;

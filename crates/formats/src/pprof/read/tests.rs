@@ -158,6 +158,33 @@ fn labels_before_values_and_equal_ones() {
 }
 
 #[test]
+fn labels_of_many_threads_by_turns_are_read_back() {
+    let mut p = profile::Builder::new(&[("cpu", "nanoseconds")]).finish(None);
+    let key = p.strings.intern("thread");
+    let stack = p.stacks.push(&[]);
+    let thread = |i: i64| i * 37 % 701;
+    for i in 0..4000 {
+        let names = if i % 5 == 0 { 40 } else { 1 };
+        let value = LabelValue::Num { value: thread(i), unit: StrId::EMPTY };
+        let labels = p.labels.intern(&vec![Label { key, value }; names]);
+        let times = p.times.push((0..i as u64 % 7 / 5).map(|time| time + 1));
+        p.samples.push(profile::SampleRow { stack, labels, times });
+        p.values.push(1);
+    }
+    let mut bytes = Vec::new();
+    super::super::write(&p, &mut bytes).unwrap();
+    let back = read(&bytes[..]).unwrap();
+    assert_eq!(back.samples.len(), 4000);
+    for (i, (a, b)) in (0..).zip(p.samples.iter().zip(&back.samples)) {
+        let labels = back.labels.get(b.labels);
+        assert_eq!(labels.len(), p.labels.get(a.labels).len());
+        let value = LabelValue::Num { value: thread(i), unit: StrId::EMPTY };
+        assert!(labels.iter().all(|label| label.value == value));
+        assert_eq!(back.times.get(b.times), p.times.get(a.times));
+    }
+}
+
+#[test]
 fn invalid_utf8_is_replaced() {
     let mut fields = ordinary();
     fields.last_mut().unwrap().1 = b"ma\xffn".to_vec();
