@@ -1,6 +1,7 @@
 //! Stacks as slices of location ids, leaf first.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
@@ -11,9 +12,15 @@ use super::LocationId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub u32);
 
-/// All stacks of a profile, in one array.
+/// All stacks of a profile, in one array. They are most of a profile, and most changes leave them as
+/// they are: copies share them until one is changed.
 #[derive(Clone, Debug, Default)]
 pub struct StackTable {
+    shared: Arc<Stacks>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Stacks {
     frames: Vec<LocationId>,
     /// End of each stack in `frames`; it begins at the end of the previous one.
     ends: Vec<usize>,
@@ -24,7 +31,7 @@ impl StackTable {
     /// one. `ends` must not decrease, and its last must be the number of frames.
     pub fn from_parts(frames: Vec<LocationId>, ends: Vec<usize>) -> StackTable {
         debug_assert!(ends.is_sorted() && ends.last().copied().unwrap_or(0) == frames.len());
-        StackTable { frames, ends }
+        StackTable { shared: Arc::new(Stacks { frames, ends }) }
     }
 
     /// Adds a stack (leaf first), without a search for an equal one.
@@ -34,32 +41,34 @@ impl StackTable {
 
     /// Adds a stack from an iterator (leaf first).
     pub fn push_iter(&mut self, frames: impl IntoIterator<Item = LocationId>) -> StackId {
-        let id = StackId(self.ends.len() as u32);
-        self.frames.extend(frames);
-        self.ends.push(self.frames.len());
+        let stacks = Arc::make_mut(&mut self.shared);
+        let id = StackId(stacks.ends.len() as u32);
+        stacks.frames.extend(frames);
+        stacks.ends.push(stacks.frames.len());
         id
     }
 
     /// Frames of a stack, leaf first.
     pub fn get(&self, id: StackId) -> &[LocationId] {
+        let Stacks { frames, ends } = &*self.shared;
         let i = id.0 as usize;
-        let start = if i == 0 { 0 } else { self.ends[i - 1] };
-        &self.frames[start..self.ends[i]]
+        let start = if i == 0 { 0 } else { ends[i - 1] };
+        &frames[start..ends[i]]
     }
 
     /// Number of stacks.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.shared.ends.len()
     }
 
     /// True if there is no stack.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.shared.ends.is_empty()
     }
 
     /// Number of frames of all stacks together.
     pub fn frame_count(&self) -> usize {
-        self.frames.len()
+        self.shared.frames.len()
     }
 
     /// Removes the other stacks, and replaces the frames of those that are used. Returns the new
@@ -69,7 +78,7 @@ impl StackTable {
         is_used: &[bool],
         mut frame: impl FnMut(LocationId) -> LocationId,
     ) -> Vec<StackId> {
-        let StackTable { frames, ends } = self;
+        let Stacks { frames, ends } = Arc::make_mut(&mut self.shared);
         let [mut begin, mut frame_count, mut stack_count] = [0; 3];
         let mut ids = Vec::with_capacity(ends.len());
         for number in 0..ends.len() {
@@ -93,8 +102,9 @@ impl StackTable {
 
     /// Reserves space for additional stacks and frames.
     pub fn reserve(&mut self, stacks: usize, frames: usize) {
-        self.ends.reserve(stacks);
-        self.frames.reserve(frames);
+        let reserved = Arc::make_mut(&mut self.shared);
+        reserved.ends.reserve(stacks);
+        reserved.frames.reserve(frames);
     }
 }
 
@@ -149,6 +159,17 @@ mod tests {
         assert_eq!(stacks.intern(&[LocationId(3), LocationId(1)]), a);
         assert_eq!(stacks.intern(&[]), empty);
         assert_eq!(stacks.finish().len(), 2);
+    }
+
+    #[test]
+    fn copies_share_their_stacks_until_one_is_changed() {
+        let mut table = StackTable::default();
+        let first = table.push(&[LocationId(3), LocationId(1)]);
+        let mut copy = table.clone();
+        assert!(std::ptr::eq(table.get(first), copy.get(first)));
+        copy.push(&[LocationId(2)]);
+        assert_eq!((table.len(), copy.len()), (1, 2));
+        assert_eq!(table.get(first), copy.get(first));
     }
 
     #[test]
