@@ -2,22 +2,17 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 use super::difference::{DiffTable, compare};
-use super::model::Context;
+use super::model::{Context, reason};
 use super::{new_file, source, written};
-use crate::report::answer::OutputFormat;
+use crate::report::answer::{self, OutputFormat};
 use crate::report::colors::Scheme;
 use crate::report::flame::{self, FlameOptions};
-use crate::report::{dot, flame_diff, graphviz, json, sandwich as sandwich_text, summary};
-use profile::Profile;
+use crate::report::{flame_diff, graphviz, json, sandwich as sandwich_text, summary};
 use view::answer::{BoxesAnswer, DiffAnswer, DiffBoxesAnswer};
 use view::query::{Limits, Query, Shown, ShownFlame};
-use view::{
-    Cut, Difference, Direction, Granularity, Graph, NodeOrder, Part, Sandwich, Siblings, Tree,
-    Trim, View, named_frames,
-};
+use view::{Answer, Cut, Difference, Direction, Model, SandwichModel, Siblings, Tree, Trim};
 
 /// Width below which boxes of a flame graph are left out, in percent: that of `prof flame`.
 const MIN_WIDTH: f64 = 0.1;
@@ -40,33 +35,52 @@ fn try_write(context: &Context, query: &Query, path: &str) -> io::Result<()> {
 
 fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    let part = || context.part(query).map_err(io::Error::other);
     let is = |end: &str| path.ends_with(end);
     if is(".dot.svg") {
-        out = graphviz::svg(call_graph(&part()?.profile, query)?)?;
+        out = graphviz::svg(call_graph(context, query)?)?;
     } else if is(".dot") || is(".gv") {
-        out = call_graph(&part()?.profile, query)?;
+        out = call_graph(context, query)?;
     } else if is(".svg") {
-        match &query.shown {
+        match query.shown {
             Shown::Diff { .. } | Shown::DiffFlame(_) => {
                 let found = compare(context, &boxes_of_difference(query));
                 let Difference { diff, boxes, .. } = found.map_err(io::Error::other)?;
                 let options = options(flame_diff::title(&diff), String::new());
                 flame_diff::write(&mut out, &diff, &boxes, &options)?;
             }
-            Shown::Sandwich(name) => write_sandwich(&part()?.profile, query, name, &mut out)?,
-            _ => write_flame(&part()?.profile, query, &mut out)?,
+            _ => write_boxes(context, query, &mut out)?,
         }
     } else if is(".pb.gz") {
-        formats::pprof::write(&profile::compact(&part()?.profile), &mut out)?;
+        // With the names of the file, and with inlined functions.
+        let samples = Query { filters: query.filters.clone(), ..Query::default() };
+        let part = context.part(&samples).map_err(io::Error::other)?;
+        formats::pprof::write(&profile::compact(&part.profile), &mut out)?;
     } else if is(".json") {
-        write_json(context, &part()?, query, &mut out)?;
+        write_json(context, query, &mut out)?;
     } else {
         for line in written::with_summary(context, query).map_err(io::Error::other)? {
             writeln!(out, "{line}")?;
         }
     }
     Ok(out)
+}
+
+/// The answer to a query about the samples of a page.
+fn answered(context: &Context, query: &Query) -> io::Result<Answer> {
+    let part = context.part(query).map_err(io::Error::other)?;
+    let answer = Answer::new(part, query, &context.cancel);
+    answer.map_err(|error| io::Error::other(reason(&error)))
+}
+
+/// The same page as boxes that are wide enough to be drawn.
+fn as_boxes(query: &Query) -> Query {
+    let shown = match &query.shown {
+        Shown::Flame(_) | Shown::Sandwich(_) => query.shown.clone(),
+        Shown::Tree(direction) => Shown::flame(*direction),
+        _ => Shown::flame(Direction::Callees),
+    };
+    let limits = Limits { cut: Cut::Width(MIN_WIDTH), ..Limits::NONE };
+    Query { shown, limits, granularity: None, ..query.clone() }
 }
 
 /// The query for the boxes of a difference.
@@ -91,52 +105,41 @@ fn options(title: String, subtitle: String) -> FlameOptions {
     }
 }
 
-/// The callers of a function above it, and its callees below it.
-fn write_sandwich(
-    part: &Arc<Profile>,
-    query: &Query,
-    name: &str,
-    out: &mut Vec<u8>,
-) -> io::Result<()> {
-    let mut view = View::new(part, query.type_index, Granularity::FUNCTION);
-    view.leave_out_negative();
-    let functions = named_frames(&view, name).map_err(io::Error::other)?;
-    let model = Sandwich::new(&view, &functions, Cut::Width(MIN_WIDTH));
-    let title = format!("Sandwich of {}", sandwich_text::names(&view, &functions));
-    let subtitle = sandwich_text::totals(&view, &model);
-    flame::sandwich::write(out, &view, &model, &options(title, subtitle))
-}
-
-/// The flame graph of the samples.
-fn write_flame(part: &Arc<Profile>, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
-    let mut view = View::new(part, query.type_index, Granularity::FUNCTION);
-    view.leave_out_negative();
-    view.collapse_recursion = query.collapses_recursion;
-    let (direction, order) = match query.shown {
-        Shown::Tree(direction) => (direction, Siblings::Name),
-        Shown::Flame(ShownFlame { direction, siblings, .. }) => (direction, siblings),
-        _ => (Direction::Callees, Siblings::Name),
-    };
-    let tree = Tree::new(&mut view, direction, &[], Cut::Width(MIN_WIDTH));
-    let options = options(summary::title(&view), summary::subtitle(&view));
-    let options = FlameOptions { order, ..options };
-    flame::write(out, &view, &tree, &options)
+/// The flame graph of the samples, or the callers of a function above it, and its callees below it.
+fn write_boxes(context: &Context, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
+    let query = &as_boxes(query);
+    let answer = answered(context, query)?;
+    let view = answer.view();
+    match (&answer.model, &query.shown) {
+        (Model::Tree(tree), Shown::Flame(ShownFlame { siblings, .. })) => {
+            let options = options(summary::title(&view), summary::subtitle(&view));
+            let options = FlameOptions { order: *siblings, ..options };
+            flame::write(out, &view, tree, &options)
+        }
+        (Model::Sandwich(SandwichModel { functions, sandwich }), _) => {
+            let title = format!("Sandwich of {}", sandwich_text::names(&view, functions));
+            let options = options(title, sandwich_text::totals(&view, sandwich));
+            flame::sandwich::write(out, &view, sandwich, &options)
+        }
+        _ => Err(io::Error::other("this page has no boxes")),
+    }
 }
 
 /// The call graph in DOT, with the limits of `prof graph`.
-fn call_graph(profile: &Profile, query: &Query) -> io::Result<Vec<u8>> {
-    let view = View::new(profile, query.type_index, Granularity::SYMBOL);
-    let graph = Graph::new(&view, NodeOrder::Drawing, Trim::default());
-    if graph.nodes.is_empty() {
+fn call_graph(context: &Context, query: &Query) -> io::Result<Vec<u8>> {
+    let shown = Shown::Graph(Trim::default());
+    let query = &Query { shown, granularity: None, ..query.clone() };
+    let answer = answered(context, query)?;
+    if !matches!(&answer.model, Model::Graph(graph) if !graph.nodes.is_empty()) {
         return Err(io::Error::other("nothing to draw: no function has a value"));
     }
     let mut out = Vec::new();
-    dot::write(&mut out, &view, &graph, &summary::title(&view))?;
+    answer::write(&mut out, &answer, query, OutputFormat::Text, None)?;
     Ok(out)
 }
 
-fn write_json(context: &Context, part: &Part, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
-    let profile = &*part.profile;
+fn write_json(context: &Context, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
+    let part = || context.part(query).map_err(io::Error::other);
     match &query.shown {
         Shown::Diff { rows, .. } => {
             let found = DiffTable::new(context, query, rows).map_err(io::Error::other)?;
@@ -153,19 +156,85 @@ fn write_json(context: &Context, part: &Part, query: &Query, out: &mut Vec<u8>) 
             json::write(out, &DiffBoxesAnswer::new(&diff, &boxes, direction, &files, granularity))
         }
         Shown::Flame(flame) => {
-            let mut view = View::new(profile, query.type_index, Granularity::FUNCTION);
-            view.leave_out_negative();
-            view.collapse_recursion = query.collapses_recursion;
-            let tree = Tree::new(&mut view, flame.direction, &[], Cut::Width(MIN_WIDTH));
+            let answer = answered(context, &as_boxes(query))?;
+            let Model::Tree(tree) = &answer.model else { return Ok(()) };
             let (order, min_width) = (flame.siblings, MIN_WIDTH);
             let options = view::BoxOptions { order, min_width, zoom: Tree::ROOT };
-            let boxes = view::Boxes::new(&view, &tree, &options);
-            json::write(out, &BoxesAnswer::new(&view, &tree, &boxes))
+            let view = answer.view();
+            let boxes = view::Boxes::new(&view, tree, &options);
+            json::write(out, &BoxesAnswer::new(&view, tree, &boxes))
         }
         Shown::Source(shown) => {
-            let view = View::new(profile, query.type_index, query.shown.granularity());
+            let part = part()?;
+            let view = query.view(&part.profile, &context.cancel);
             source::write_json(context, &view, shown, out)
         }
-        _ => written::write(context, part, query, OutputFormat::Json, out),
+        _ => written::write(context, &part()?, query, OutputFormat::Json, out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use view::query::Rows;
+    use view::testing::{functions, mapping};
+
+    fn text(context: &Context, query: &Query, path: &str) -> String {
+        String::from_utf8(content(context, query, path).unwrap()).unwrap()
+    }
+
+    fn names(bytes: &[u8]) -> Vec<String> {
+        let profile = formats::pprof::read(bytes).unwrap();
+        profile.functions.iter().map(|f| profile.str(f.name).to_owned()).collect()
+    }
+
+    #[test]
+    fn files_of_a_page_of_packages_have_functions() {
+        let mut b = profile::Builder::new(&[("samples", "count")]);
+        let app = mapping(&mut b, "/usr/bin/app", 0x1000);
+        let lines = [("serde_json::de::parse", "de.rs", 7)];
+        let parse = functions(&mut b, Some(app), 0x1000, &lines);
+        b.add(&[parse], profile::LabelSetId::EMPTY, 5, &[]);
+        let context = Context::new(&Arc::new(b.finish(None)));
+        let packages = Query::new(Shown::table(Rows::Packages));
+        assert!(text(&context, &packages, "x.txt").contains("serde_json"));
+        assert!(!text(&context, &packages, "x.txt").contains("parse"));
+        for path in ["x.dot", "x.svg"] {
+            assert!(text(&context, &packages, path).contains("serde_json::de::parse"), "{path}");
+        }
+        let written = content(&context, &packages, "x.pb.gz").unwrap();
+        assert_eq!(names(&written), ["serde_json::de::parse"]);
+    }
+
+    #[test]
+    fn a_file_of_samples_keeps_inlined_functions() {
+        let mut b = profile::Builder::new(&[("samples", "count")]);
+        let lines = [("inner", "x.c", 7), ("outer", "x.c", 9)];
+        let outer = functions(&mut b, None, 0x1000, &lines);
+        b.add(&[outer], profile::LabelSetId::EMPTY, 5, &[]);
+        let context = Context::new(&Arc::new(b.finish(None)));
+        let folded = Query { folds_inlined: true, ..Query::default() };
+        assert!(!text(&context, &folded, "x.txt").contains("inner"));
+        let written = content(&context, &folded, "x.pb.gz").unwrap();
+        assert!(names(&written).contains(&"inner".to_owned()));
+    }
+
+    #[test]
+    fn each_kind_of_file_is_of_the_page() {
+        let context = Context::new(&Arc::new(view::testing::answers()));
+        let sandwich = Query::new(Shown::Sandwich("foo1".to_owned()));
+        assert!(text(&context, &sandwich, "x.svg").contains("Sandwich of foo1"));
+        let callers = Query::new(Shown::flame(Direction::Callers));
+        let json: serde_json::Value =
+            serde_json::from_str(&text(&context, &callers, "x.json")).unwrap();
+        assert_eq!(
+            (&json["direction"], json["boxes"].as_array().unwrap().len() > 4),
+            (&"callers".into(), true)
+        );
+        let missing = Query::new(Shown::Sandwich("typo".to_owned()));
+        let error = content(&context, &missing, "x.svg").unwrap_err().to_string();
+        assert_eq!(error, "no sample that passes the filters has typo");
     }
 }
