@@ -13,7 +13,7 @@ use crate::report::style::{Style, restyle};
 use profile::Profile;
 use symbols::refused;
 use sys::printed;
-use view::query::{Query, QueryError, Shown};
+use view::query::{Query, QueryError, Shown, Timed};
 use view::{Answer, Cancel, Granularity, Part, without_dropped_frames};
 
 use samples::SampleArgs;
@@ -111,14 +111,21 @@ impl FilterArgs {
     /// The same for the interactive views, whose filters match the names that are shown.
     pub fn open(&self, source: &ProfileSource) -> anyhow::Result<Loaded> {
         let Loaded { mut profile, notes } = self.read(source)?;
+        if self.samples.time.is_given() && profile.times.is_empty() {
+            return Err(failed(&QueryError::NoTimes(Timed::Filter)));
+        }
         clean(&mut profile);
         Ok(Loaded { profile, notes })
     }
 
-    /// The same of a recording that goes on.
+    /// The same of a recording that goes on, with inlined functions folded if `--no-inlines` is given.
     pub fn open_live(&self, mut profile: Profile) -> Profile {
         self.restyled(&mut profile);
         clean(&mut profile);
+        // Not in the query: that would copy each profile for it.
+        if self.no_inlines {
+            view::fold_inlined(&mut profile);
+        }
         profile
     }
 
@@ -194,7 +201,10 @@ pub fn answered(part: Part, query: &Query) -> anyhow::Result<Answer> {
 pub fn failed(error: &QueryError) -> anyhow::Error {
     let reason = answer::reason(error);
     match error {
-        QueryError::NoFilter(..) | QueryError::NoRegex(..) => usage(reason),
+        QueryError::NoFilter(..)
+        | QueryError::NoRegex(..)
+        | QueryError::NeedsFunctions
+        | QueryError::HasOwnRows(_) => usage(reason),
         _ => anyhow::anyhow!(reason),
     }
 }

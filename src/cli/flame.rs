@@ -307,6 +307,9 @@ impl DrawArgs {
             ..self.filter.query(Shown::DiffFlame(shown))
         };
         let compared = load(&sources, &self.filter, &query)?;
+        if !compared.has_values() {
+            anyhow::bail!("nothing to draw: no sample has a value");
+        }
         if let Some(renamed) = &compared.renamed {
             Stderr::line(&format!("prof: {}", renamed_line(renamed)));
         }
@@ -315,9 +318,6 @@ impl DrawArgs {
         if boxes.left_out > 0 {
             let count = boxes.left_out;
             Stderr::line(&format!("prof: {count} samples with negative values are left out"));
-        }
-        if diff.before.recorded == 0 && diff.after.recorded == 0 {
-            anyhow::bail!("nothing to draw: no sample has a value");
         }
         let files = sources.names();
         let subtitle = match files[0].as_slice() {
@@ -350,32 +350,7 @@ impl DrawArgs {
             _ => Granularity::FUNCTION,
         }
     }
-}
 
-/// Draws a profile. The number of bytes written.
-fn draw(args: &Args, profile: Arc<Profile>, output: Output) -> anyhow::Result<u64> {
-    let (args, quiet) = (&args.draw, args.verbosity.quiet);
-    let type_index = args.filter.type_index(&profile)?;
-    let kind = profile.sample_types.get(type_index).map_or("", |t| profile.str(t.kind)).to_owned();
-    let query = Query { type_index, ..args.query(&kind) };
-    let part = args.filter.part(profile, &query)?;
-    if !part.has_values(type_index) {
-        let view = query.view(&part.profile, &Cancel::default());
-        let reason = super::report::nothing_to_show(&view, &args.filter.samples.time);
-        anyhow::bail!("nothing to draw: {reason}");
-    }
-    // Freeing a large profile piece by piece takes longer than the system needs for all.
-    let answer = ManuallyDrop::new(answered(part, &query)?);
-    let view = answer.view();
-    note_negative(&view, quiet)?;
-    match &answer.model {
-        Model::Tree(tree) => args.draw_tree(&view, tree, output),
-        Model::Sandwich(found) => args.draw_sandwich(&view, found, output),
-        _ => Err(failed(&QueryError::NotAnswered)),
-    }
-}
-
-impl DrawArgs {
     /// Draws a flame graph. The number of bytes written.
     fn draw_tree(&self, view: &View, tree: &Tree, output: Output) -> anyhow::Result<u64> {
         let has_states = !tree.states.is_empty();
@@ -406,6 +381,29 @@ impl DrawArgs {
                 flame::write(out, view, tree, &options)
             }
         })
+    }
+}
+
+/// Draws a profile. The number of bytes written.
+fn draw(args: &Args, profile: Arc<Profile>, output: Output) -> anyhow::Result<u64> {
+    let (args, quiet) = (&args.draw, args.verbosity.quiet);
+    let type_index = args.filter.type_index(&profile)?;
+    let kind = profile.sample_types.get(type_index).map_or("", |t| profile.str(t.kind)).to_owned();
+    let query = Query { type_index, ..args.query(&kind) };
+    let part = args.filter.part(profile, &query)?;
+    if !part.has_values(type_index) {
+        let view = query.view(&part.profile, &Cancel::default());
+        let reason = super::report::nothing_to_show(&view, &args.filter.samples.time);
+        anyhow::bail!("nothing to draw: {reason}");
+    }
+    // Freeing a large profile piece by piece takes longer than the system needs for all.
+    let answer = ManuallyDrop::new(answered(part, &query)?);
+    let view = answer.view();
+    note_negative(&view, quiet)?;
+    match &answer.model {
+        Model::Tree(tree) => args.draw_tree(&view, tree, output),
+        Model::Sandwich(found) => args.draw_sandwich(&view, found, output),
+        _ => Err(failed(&QueryError::NotAnswered)),
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use super::columns::ColumnArgs;
 use super::diff::{DiffPlan, ScaleArgs, TestArgs};
-use super::filter::{FilterArgs, answered, samples};
+use super::filter::{FilterArgs, answered, failed, samples};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::source::{ComparedSources, ProfileSource};
 use super::time::{self, TimeArgs};
@@ -17,7 +17,9 @@ use crate::report::terminal::Start;
 use crate::report::{json, text};
 use sys::printed;
 use view::answer::HeaderAnswer;
-use view::query::{Groups, Intervals, Limits, Query, Roots, Rows, Shown, Table, Values};
+use view::query::{
+    Groups, Intervals, Limits, Query, QueryError, Roots, Rows, Shown, Table, Timed, Values,
+};
 use view::{Cancel, Cut, Direction, Granularity, Part, Sort, View};
 
 pub(super) mod interactive;
@@ -341,6 +343,9 @@ fn print(
             json::write(out, &HeaderAnswer::new(&view))?;
         }
         return Ok(());
+    }
+    if args.over.is_some() && !part.has_times {
+        return Err(failed(&QueryError::NoTimes(Timed::Table)));
     }
     if !args.json && !part.has_values(query.type_index) {
         let view = query.view(profile, &Cancel::default());

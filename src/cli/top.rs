@@ -241,7 +241,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             names,
             Start {
                 file: title,
-                query: Query { granularity: None, ..args.filter.query(shown) },
+                query: Query {
+                    granularity: None,
+                    folds_inlined: false,
+                    ..args.filter.query(shown)
+                },
                 ..Start::default()
             },
         ),

@@ -58,8 +58,8 @@ pub fn reason(error: &QueryError) -> String {
             )
         }
         QueryError::NeedsFunctions => {
-            "--sandwich and --peek report functions: use --sort self, total, name or symbol, or \
-             --granularity functions"
+            "--sandwich and --peek need functions: leave out --sort and --granularity, or use \
+             --sort symbol or --granularity functions"
                 .to_owned()
         }
         QueryError::HasOwnRows(OwnRows::Quality) => {

@@ -481,10 +481,12 @@ fn tables_of_other_columns_and_callers_are_pages() {
     terminal.wait_for("▾self");
     terminal.wait_for("ignore=bar");
     ends(&terminal, "Enter menu");
-    terminal.run("prof report --over 1s known.pb.gz; echo exit $?");
-    terminal.wait_for("exit 1");
-    terminal.wait_for("the profile has no times of samples");
-    terminal.is_restored();
+    for option in ["--over 1s", "--time 1s..2s"] {
+        terminal.run(&format!("clear; prof report {option} known.pb.gz; echo exit $?"));
+        terminal.wait_for("exit 1");
+        terminal.wait_for("the profile has no times of samples");
+        terminal.is_restored();
+    }
 }
 
 #[test]

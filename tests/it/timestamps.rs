@@ -150,7 +150,12 @@ fn times_beyond_the_limit_are_counted() {
 fn a_profile_without_times_is_refused() {
     let dir = temp_dir();
     let file = saved(&answers(), dir.path(), "a.pb.gz");
-    for options in ["report --time 1s..2s", "report --over 1s", "flame --folded --time 1s.."] {
+    for options in [
+        "report --time 1s..2s",
+        "report --over 1s",
+        "report --over 1s --focus nothing",
+        "flame --folded --time 1s..",
+    ] {
         let out = Prof::new(&dir, options).arg(&file).run();
         out.refused(1, &["no times of samples", "prof record --timestamps"]);
     }

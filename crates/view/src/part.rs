@@ -85,16 +85,15 @@ impl Part {
         let mut part = self;
         for Pass { filter, added } in passes {
             if let Some(range) = filter.time {
-                part.start = range.start(&part.profile);
+                // A range within a range begins after that.
+                part.start = part.start.saturating_add(range.start(&part.profile));
             }
             let filtered = filter.apply_until(Arc::unwrap_or_clone(part.profile), cancel);
             if cancel.is_canceled() {
                 return Err(QueryError::Canceled);
             }
             part.profile = Arc::new(filtered.profile);
-            if filter.time.is_some() {
-                part.without_time = filtered.without_time;
-            }
+            add(&mut part.without_time, &filtered.without_time);
             let is_unmatched = |added: &AddedFilter| filtered.unmatched.contains(&added.condition);
             part.unmatched.extend(added.into_iter().filter(is_unmatched));
         }
@@ -123,6 +122,12 @@ impl Part {
         let notes = self.unmatched.iter().map(AddedFilter::unmatched);
         [reason].into_iter().chain(notes).collect::<Vec<_>>().join("; ")
     }
+}
+
+/// Adds sums by sample type to others, of which there may be none yet.
+fn add(sums: &mut Vec<i64>, more: &[i64]) {
+    sums.resize(sums.len().max(more.len()), 0);
+    sums.iter_mut().zip(more).for_each(|(sum, value)| *sum = sum.saturating_add(*value));
 }
 
 /// The filters in the order in which they apply: a range of time selects the recording that the others

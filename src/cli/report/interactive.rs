@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use super::super::diff::{aligned, common_types};
-use super::super::filter::FilterArgs;
+use super::super::filter::{FilterArgs, failed};
 use super::super::sort::check_labels;
 use super::super::source::{ComparedSources, Loaded, ProfileSource};
 use super::super::symbol_args::debuginfod_client;
@@ -20,7 +20,7 @@ use code::text::SourcePaths;
 use profile::Profile;
 use symbols::SymbolOptions;
 use sys::printed::{self, Stderr};
-use view::query::{Query, Rows, Shown, Table};
+use view::query::{Query, QueryError, Rows, Shown, Table, Timed};
 use view::{Diff, Granularity, Renamed};
 
 /// True if an option selects text.
@@ -227,6 +227,9 @@ pub(super) fn run(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCo
                 return Ok(Opened { profile, base: None, shown: None, type_index, notes });
             }
         };
+        if table.over.is_some() && profile.times.is_empty() {
+            return Err(failed(&QueryError::NoTimes(Timed::Table)));
+        }
         table.columns = args.columns.request(&profile, args.filter.type_indices(&profile)?)?;
         let type_index = table.columns.types[0];
         let shown = Some(Shown::Table(table));
@@ -258,6 +261,19 @@ mod tests {
         let path = directory.path().join(name);
         formats::pprof::write(&builder.finish(None), File::create(&path).unwrap()).unwrap();
         path
+    }
+
+    #[test]
+    fn a_range_of_time_needs_times() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = ProfileSource::Files(vec![file(&directory, "none", &["cpu"])]);
+        let open = |arguments: &[&str]| {
+            let Line { filter } = Line::parse_from(["x"].iter().chain(arguments));
+            filter.open(&source).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(open(&[]), Ok(()));
+        let error = open(&["--time", "1s..2s"]).unwrap_err();
+        assert!(error.starts_with("--time: the profile has no times of samples"), "{error}");
     }
 
     #[test]

@@ -37,10 +37,16 @@ impl Compared {
         typed.map(|(part, &type_index)| query.view_of(&part.profile, type_index, cancel)).collect()
     }
 
+    /// True if a sample of any recording has a value.
+    pub fn has_values(&self) -> bool {
+        let parts = self.before.iter().chain(&self.after);
+        parts.zip(&self.types).any(|(part, &type_index)| part.has_values(type_index))
+    }
+
     fn unmatched(&self, query: &Query) -> Vec<AddedFilter> {
-        let mut parts = self.before.iter().chain(&self.after);
+        let parts = || self.before.iter().chain(&self.after);
         let mut unmatched = query.filters.clone();
-        unmatched.retain(|added| parts.all(|part| part.unmatched.contains(added)));
+        unmatched.retain(|added| parts().all(|part| part.unmatched.contains(added)));
         unmatched
     }
 }

@@ -65,12 +65,13 @@ impl PartCache {
         if let Some(part) = self.known(profile, &filters, naming) {
             return Ok(part);
         }
-        let part = self.filtered(profile, &filters, cancel)?;
-        if naming == Naming::default() {
-            return Ok(part);
+        let part = self.filtered(profile, &filters, cancel)?.named(naming);
+        if !filters.is_empty() || naming != Naming::default() {
+            self.keep(&part);
         }
-        let part = part.named(naming);
-        self.add(profile, &filters, naming, &part);
+        if naming != Naming::default() {
+            self.add(profile, &filters, naming, &part);
+        }
         Ok(part)
     }
 
@@ -119,9 +120,14 @@ impl PartCache {
             profile: Arc::downgrade(&profile),
             facts: Facts { unmatched, without_time, start, has_times },
         });
+    }
+
+    /// Keeps the result of a query, but for those before the last ones.
+    fn keep(&self, part: &Part) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.last.len() == KEPT {
             state.last.remove(0);
         }
-        state.last.push(profile);
+        state.last.push(part.profile.clone());
     }
 }

@@ -96,6 +96,11 @@ fn a_range_of_time_is_selected_before_samples_are() {
         assert_eq!(part.without_time, [1, 100_000_000]);
         assert_eq!(part.start, 1_000_000);
     }
+    // A range within a range.
+    let within = [added(Condition::Time, "1s.."), added(Condition::Time, "..1s")];
+    let found = part(&profile, &within).unwrap();
+    assert_eq!((found.start, found.profile.total(0)), (1_000_000, 10));
+    assert_eq!(found.without_time, [1, 100_000_000]);
     let none = part(&Arc::new(answers()), &[time]);
     assert!(matches!(none, Err(QueryError::NoTimes(Timed::Filter))));
     // Nothing is left, but the recording has times.

@@ -29,9 +29,17 @@ fn filters_apply_to_both_sides_before_they_are_compared() {
     assert_eq!(found.diff.rows.len(), 3);
     assert!(found.boxes.boxes.is_empty());
     // A filter that one side meets is not wrong.
-    let query = Query { filters: vec![focus("foo1"), focus("typo")], ..query };
-    let found = difference(processes(), answers(), &query).unwrap();
-    assert_eq!(found.unmatched, [focus("typo")]);
+    let unmatched = |before: Profile, filters: &[&str]| {
+        let filters = filters.iter().map(|value| focus(value)).collect();
+        let query = Query { filters, ..query.clone() };
+        difference(before, answers(), &query).unwrap().unmatched
+    };
+    // One that only the side before meets, and one that only the side after does.
+    for filters in [["serve", "typo", "foo1"], ["typo", "foo1", "serve"]] {
+        assert_eq!(unmatched(processes(), &filters), [focus("typo")], "{filters:?}");
+    }
+    assert_eq!(unmatched(answers(), &["foo1", "typo", "main"]), [focus("typo")]);
+    assert_eq!(unmatched(answers(), &["foo1", "main", "bar"]), []);
 }
 
 #[test]

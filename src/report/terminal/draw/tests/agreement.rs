@@ -21,9 +21,11 @@ fn written(profile: &Profile, query: &Query, format: OutputFormat) -> Result<Str
     let filter = |added: &AddedFilter| added.filter().unwrap();
     let (first, rest): (Vec<_>, Vec<_>) = query.filters.iter().partition(|added| added.is_time());
     let filters: Vec<Filter> = first.into_iter().chain(rest).map(filter).collect();
-    let part = filters.iter().fold(profile.clone(), |part, filter| filter.apply(part).profile);
-    let range = filters.iter().find_map(|filter| filter.time);
-    let start = range.map_or(0, |range| range.start(profile));
+    let (mut part, mut start) = (profile.clone(), 0);
+    for filter in filters {
+        start += filter.time.map_or(0, |range| range.start(&part));
+        part = filter.apply(part).profile;
+    }
     let part = Part { start, has_times: !profile.times.is_empty(), ..Part::whole(Arc::new(part)) };
     let found = Answer::new(part.named(query.naming()), query, &Cancel::default());
     let found = found.map_err(|error| reason(&error))?;

@@ -111,9 +111,7 @@ pub fn random_query(random: &mut Random, profile: &Profile) -> Query {
     for _ in 0..random.below(4) {
         let condition = CONDITIONS[random.below(CONDITIONS.len())];
         let is_possible = condition != Condition::Time || !profile.times.is_empty();
-        // A later range of time replaces an earlier one.
-        let is_added = query.filters.iter().any(|added| added.condition == condition);
-        if is_possible && !is_added {
+        if is_possible {
             let values = values(profile, condition);
             let value = values[random.below(values.len())].clone();
             query.filters.push(AddedFilter { condition, value });
