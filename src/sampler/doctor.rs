@@ -14,7 +14,7 @@ use super::bpf::sched::SchedProgram;
 use super::bpf::syscalls::{SyscallProgram, TracedCalls};
 use super::permissions::probe::{self, TriedEvent};
 use super::permissions::{
-    Facts, Wanted, debug_package, is_denied, no_deep_stacks, obstacle, process_of_another,
+    Facts, Wanted, is_denied, no_deep_stacks, obstacle, package_manager, process_of_another,
     ring_memory, tracepoint_id,
 };
 use super::ring;
@@ -232,8 +232,8 @@ fn debug_symbols(facts: &Facts) -> Trial {
         return Ok(Message::DebugSymbols);
     }
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let install = debug_package(&release).map(str::to_owned);
-    Err(Message::NoDebugSymbols { install, sudo: facts.needs_sudo() })
+    let manager = package_manager(&release);
+    Err(Message::NoDebugSymbols { manager, sudo: facts.needs_sudo() })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod facts;
 mod obstacle;
 pub mod probe;
 
-pub use facts::{Facts, debug_package, process_of_another, tracefs_is_mounted, tracepoint_id};
+pub use facts::{Facts, package_manager, process_of_another, tracefs_is_mounted, tracepoint_id};
 pub use messages::Wanted;
 pub use obstacle::{deep_stacks, hidden_mappings, is_denied, open_files, refusal, refused};
 pub(super) use obstacle::{no_deep_stacks, obstacle, ring_memory};

@@ -7,7 +7,8 @@
 /// Variant "code" Level if (CONDITION) { fact: Type = "what it is", … } ("headline", args…) [rest];
 /// ```
 ///
-/// Without its condition, the level is [`Level::Detail`](crate::Level). The rest is one of
+/// A fact that is a number with a fraction has `#[serde(with = "json::finite")]` before it. Without
+/// its condition, the level is [`Level::Detail`](crate::Level). The rest is one of
 ///
 /// - `"; ", "remedy", args…`: the remedy, after what joins it with the sentence
 /// - `"; " => OPTION`: a remedy that there is not always
@@ -16,7 +17,7 @@ macro_rules! define {
     (; $(
         $(#[doc = $meaning:literal])+
         $variant:ident $code:literal $level:ident $(if ($certain:expr))?
-        $({ $($fact:ident: $type:ty = $about:literal),+ $(,)? })?
+        $({ $($(#[$read:meta])* $fact:ident: $type:ty = $about:literal),+ $(,)? })?
         ($($headline:tt)+) $([$($rest:tt)+])?;
     )+) => {
         /// What is reported: a code with facts. [`Display`](fmt::Display) is its line.
@@ -26,18 +27,18 @@ macro_rules! define {
             $(
                 $(#[doc = $meaning])+
                 #[serde(rename = $code)]
-                $variant $({ $(#[doc = $about] $fact: $type),+ })?,
+                $variant $({ $(#[doc = $about] $(#[$read])* $fact: $type),+ })?,
             )+
             /// A message of another version of prof.
-            #[serde(untagged)]
+            #[serde(untagged, skip_deserializing)]
             Unknown {
                 /// its code
                 code: String,
                 /// its facts as JSON
-                #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+                #[serde(skip_serializing_if = "serde_json::Value::is_null")]
                 facts: serde_json::Value,
                 /// its level
-                #[serde(default, skip_serializing)]
+                #[serde(skip_serializing)]
                 level: Level,
             },
         }
@@ -48,6 +49,14 @@ macro_rules! define {
                 match self {
                     $(Message::$variant { .. } => $code,)+
                     Message::Unknown { code, .. } => code,
+                }
+            }
+
+            /// True if this version has facts for the code.
+            fn has_facts(code: &str) -> bool {
+                match code {
+                    $($code => define!(@has_facts $($($fact)+)?),)+
+                    _ => true,
                 }
             }
 
@@ -77,15 +86,20 @@ macro_rules! define {
         /// All entries of the tables.
         #[cfg(test)]
         fn entries() -> Vec<tests::Entry> {
-            use tests::Example;
             vec![$(tests::Entry {
-                example: Message::$variant { $($($fact: Example::example()),+)? },
+                make: |pick| {
+                    let _ = &pick;
+                    Message::$variant { $($($fact: pick.value()),+)? }
+                },
+                code: $code,
                 levels: define!(@levels $level $(, $certain)?),
                 meaning: [$($meaning.trim()),+].join(" "),
                 facts: vec![$($((stringify!($fact), $about)),+)?],
             }),+]
         }
     };
+    (@has_facts) => { false };
+    (@has_facts $($fact:ident)+) => { true };
     (@level $level:ident) => { Level::$level };
     (@level $level:ident, $certain:expr) => {
         if $certain { Level::$level } else { Level::Detail }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::json::finite;
+
 /// What the kernel refused to record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -159,6 +161,29 @@ impl fmt::Display for LossRemedy {
     }
 }
 
+/// What installs packages on a distribution: a peer says which it is, and never what to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PackageManager {
+    /// Of Debian and Ubuntu.
+    Apt,
+    /// Of Fedora and Red Hat.
+    Dnf,
+    /// Of SUSE.
+    Zypper,
+}
+
+impl PackageManager {
+    /// The command that installs the debug symbols of the C library.
+    pub fn debug_symbols(self) -> &'static str {
+        match self {
+            PackageManager::Apt => "apt-get install libc6-dbg",
+            PackageManager::Dnf => "dnf debuginfo-install glibc",
+            PackageManager::Zypper => "zypper install glibc-debuginfo",
+        }
+    }
+}
+
 /// The reason why a process was not checked for leaks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -187,8 +212,10 @@ impl fmt::Display for UncheckedLeaks {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Amount {
     /// Number of objects.
+    #[serde(with = "finite")]
     pub objects: f64,
     /// Their size in bytes.
+    #[serde(with = "finite")]
     pub bytes: f64,
 }
 

@@ -4,9 +4,12 @@
 //!
 //! A message is JSON on its way to another host: `{"code": …, "facts": {…}, "level": …}`. A code
 //! never changes its meaning, and gets further facts only as an `Option`: a reader that is older or
-//! newer than the writer keeps what it cannot interpret as [`Message::Unknown`].
+//! newer than the writer keeps what it cannot interpret as [`Message::Unknown`]. Whatever a peer
+//! sends, a message is one line without control characters, the commands in it are prof's own with
+//! quoted names, and what is nested more than 16 deep (8 messages) is refused.
 
 mod facts;
+mod json;
 #[macro_use]
 mod define;
 #[macro_use]
@@ -15,21 +18,33 @@ mod words;
 
 use std::fmt;
 
-pub use facts::{Amount, CpuCoverage, LossRemedy, SampledPlace, Scope, UncheckedLeaks, Wanted};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+pub use facts::{
+    Amount, CpuCoverage, LossRemedy, PackageManager, SampledPlace, Scope, UncheckedLeaks, Wanted,
+};
+use serde::{Deserialize, Serialize};
 
 /// The importance of a message to the reader of the figures, highest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", from = "String")]
 pub enum Level {
-    /// A part of what was to be recorded is missing, or all of it.
+    /// A part of what was to be recorded is missing, or all of it; also any level that this version
+    /// does not have, which is shown rather than hidden.
+    #[default]
     Missing,
     /// The figures differ from what was requested, or from what happened.
     Figures,
-    /// The figures are as expected; also any level that this version does not have.
-    #[default]
-    #[serde(other)]
+    /// The figures are as expected.
     Detail,
+}
+
+impl From<String> for Level {
+    fn from(word: String) -> Level {
+        match word.as_str() {
+            "detail" => Level::Detail,
+            "figures" => Level::Figures,
+            _ => Level::Missing,
+        }
+    }
 }
 
 events! { recording types host define; }
@@ -42,7 +57,7 @@ impl Message {
 
     /// What is the case, without the reason that is a message of its own.
     pub fn headline(&self) -> String {
-        self.parts().0
+        words::line(self.parts().0)
     }
 
     /// What is the case, and why.
@@ -66,6 +81,7 @@ impl Message {
     /// The remedy, after what joins it with the sentence.
     fn joined_remedy(&self) -> Option<(&'static str, String)> {
         let (_, Rest { cause, remedy }) = self.parts();
+        let remedy = remedy.map(|(join, remedy)| (join, words::line(remedy)));
         remedy.or_else(|| cause?.joined_remedy())
     }
 }
@@ -98,30 +114,6 @@ impl fmt::Display for Message {
             Some((join, remedy)) => write!(f, "{join}{remedy}"),
             None => Ok(()),
         }
-    }
-}
-
-impl Serialize for Message {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        struct Coded<'a>(&'a Message);
-        impl Serialize for Coded<'_> {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                Message::serialize(self.0, serializer)
-            }
-        }
-        #[derive(Serialize)]
-        struct Levelled<'a> {
-            #[serde(flatten)]
-            coded: Coded<'a>,
-            level: Level,
-        }
-        Levelled { coded: Coded(self), level: self.level() }.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Message {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Message, D::Error> {
-        Message::deserialize(deserializer)
     }
 }
 

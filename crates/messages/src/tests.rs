@@ -4,61 +4,10 @@ use serde_json::json;
 
 use super::*;
 
-/// An entry of the table.
-pub struct Entry {
-    /// The message, with facts that are examples.
-    pub example: Message,
-    /// The levels that it may have.
-    pub levels: Vec<Level>,
-    pub meaning: String,
-    /// The names of its facts, and what they are.
-    pub facts: Vec<(&'static str, &'static str)>,
-}
+mod examples;
+mod peers;
 
-/// A fact for tests and for the guide.
-pub trait Example {
-    fn example() -> Self;
-}
-
-macro_rules! examples {
-    ($($type:ty: $example:expr;)+) => {
-        $(impl Example for $type {
-            fn example() -> $type {
-                $example
-            }
-        })+
-    };
-}
-
-examples! {
-    bool: true;
-    i32: 2;
-    u32: 2;
-    u8: 2;
-    f64: 2.0;
-    u64: 2;
-    String: "…".to_owned();
-    Amount: Amount { objects: 2.0, bytes: 64.0 };
-    CpuCoverage: CpuCoverage { sampled: 1_000_000_000, used: 2_000_000_000 };
-    LossRemedy: LossRemedy::LowerRate;
-    SampledPlace: SampledPlace::Kernel;
-    Scope: Scope::Target;
-    UncheckedLeaks: UncheckedLeaks::Running;
-    Wanted: Wanted::WholeMachine;
-    Box<Message>: Box::new(Message::System { error: "…".to_owned() });
-}
-
-impl<T: Example> Example for Option<T> {
-    fn example() -> Option<T> {
-        Some(T::example())
-    }
-}
-
-impl<T: Example> Example for Vec<T> {
-    fn example() -> Vec<T> {
-        vec![T::example()]
-    }
-}
+pub use examples::Entry;
 
 /// A message after its way through JSON.
 fn sent(message: &Message) -> Message {
@@ -67,7 +16,9 @@ fn sent(message: &Message) -> Message {
 
 #[test]
 fn every_message_survives_json() {
-    for Entry { example: message, levels, .. } in entries() {
+    let messages =
+        |entry: Entry| entry.examples().into_iter().map(move |m| (m, entry.levels.clone()));
+    for (message, levels) in entries().into_iter().flat_map(messages) {
         assert!(levels.contains(&message.level()), "{}", message.code());
         let json = serde_json::to_value(&message).unwrap();
         assert_eq!(json["code"], message.code(), "{json}");
@@ -79,7 +30,7 @@ fn every_message_survives_json() {
 #[test]
 fn every_code_is_unique_and_kebab_case() {
     let entries = entries();
-    let codes: HashSet<&str> = entries.iter().map(|entry| entry.example.code()).collect();
+    let codes: HashSet<&str> = entries.iter().map(|entry| entry.code).collect();
     assert_eq!(codes.len(), entries.len());
     for code in codes {
         let words = code.split('-');
@@ -90,55 +41,16 @@ fn every_code_is_unique_and_kebab_case() {
 
 #[test]
 fn every_message_is_one_line() {
-    for Entry { example: message, meaning, .. } in entries() {
+    for entry in entries() {
+        assert!(entry.meaning.ends_with('.'), "{}", entry.meaning);
+    }
+    for message in entries().iter().flat_map(Entry::examples) {
         let line = message.to_string();
         let is_clean = !line.is_empty() && !line.contains('\n') && !line.contains("  ");
-        assert!(is_clean && meaning.ends_with('.'), "{}: {line}", message.code());
+        assert!(is_clean, "{}: {line}", message.code());
         assert!(line.starts_with(&message.sentence()), "{line}");
         assert!(message.remedy().is_none_or(|remedy| line.ends_with(&remedy)), "{line}");
     }
-}
-
-/// A server may be older or newer than the agent.
-#[test]
-fn a_message_of_another_version_is_kept() {
-    let newer = json!({"code": "of-tomorrow", "facts": {"n": 1}, "level": "detail"});
-    let message: Message = serde_json::from_value(newer.clone()).unwrap();
-    assert_eq!((message.code(), message.level()), ("of-tomorrow", Level::Detail));
-    assert_eq!(message.to_string(), r#"of-tomorrow {"n":1}"#);
-    assert_eq!(serde_json::to_value(&message).unwrap(), newer);
-
-    let bare: Message = serde_json::from_value(json!({"code": "x", "level": "fatal"})).unwrap();
-    assert_eq!((bare.to_string().as_str(), bare.level()), ("x", Level::Detail));
-
-    // Fewer facts than this version needs, and more.
-    let fewer = json!({"code": "open-files", "facts": {"limit": 9}, "level": "missing"});
-    let message: Message = serde_json::from_value(fewer.clone()).unwrap();
-    assert!(matches!(message, Message::Unknown { .. }), "{message:?}");
-    assert_eq!(serde_json::to_value(&message).unwrap(), fewer);
-    let more = json!({"code": "open-files", "facts": {"limit": 9, "sudo": false, "x": 1}});
-    let message: Message = serde_json::from_value(more).unwrap();
-    assert_eq!(message, Message::OpenFiles { limit: 9, sudo: false });
-
-    // Within a message, too.
-    let outer = json!({
-        "code": "stacks-end-early", "facts": {"why": {"code": "x", "level": "figures"}},
-    });
-    let message: Message = serde_json::from_value(outer).unwrap();
-    assert_eq!(message.to_string(), "stacks end after 64 KiB: x");
-    assert!(serde_json::from_value::<Message>(json!({"level": "detail"})).is_err());
-}
-
-/// Within the parser's limit of depth, time does not depend on how messages are nested.
-#[test]
-fn a_deeply_nested_message_is_read_and_shown() {
-    const DEPTH: usize = 60;
-    let outer = r#"{"code":"stacks-end-early","facts":{"why":"#.repeat(DEPTH);
-    let text = format!(r#"{outer}{{"code":"x"}}{}"#, "}}".repeat(DEPTH));
-    let message: Message = serde_json::from_str(&text).unwrap();
-    let line = message.to_string();
-    assert_eq!(line.matches("stacks end after 64 KiB: ").count(), DEPTH);
-    assert!(line.ends_with(": x"), "{line}");
 }
 
 #[test]
@@ -162,7 +74,9 @@ fn a_remedy_is_apart_from_its_sentence() {
 fn rows() -> String {
     let mut rows: Vec<String> = entries()
         .into_iter()
-        .map(|Entry { example, levels, meaning, facts }| {
+        .map(|entry| {
+            let example = entry.example();
+            let Entry { levels, meaning, facts, .. } = entry;
             let level = |level| serde_json::to_value(level).unwrap().as_str().unwrap().to_owned();
             let levels: Vec<String> = levels.into_iter().map(level).collect();
             let (code, levels) = (example.code(), levels.join(" or "));
@@ -177,18 +91,22 @@ fn rows() -> String {
     rows.concat()
 }
 
-/// With `UPDATE_GUIDE`, the page is written instead.
+/// Compares a file with what it should be. With `UPDATE_GUIDE`, it is written instead.
+fn assert_written(path: &str, expected: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if std::env::var_os("UPDATE_GUIDE").is_some() {
+        std::fs::write(path, expected).unwrap();
+    } else {
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(text, expected, "UPDATE_GUIDE=1 cargo test -p prof-messages writes the file");
+    }
+}
+
 #[test]
 fn the_guide_lists_every_code() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/messages.md");
-    let page = std::fs::read_to_string(path).unwrap();
+    let page = include_str!("../../../docs/guide/messages.md");
     let start = page.find("| `").expect("a table");
-    let expected = format!("{}{}", &page[..start], rows());
-    if std::env::var_os("UPDATE_GUIDE").is_some() {
-        std::fs::write(path, &expected).unwrap();
-    } else {
-        assert_eq!(page, expected, "UPDATE_GUIDE=1 cargo test -p prof-messages writes the page");
-    }
+    assert_written("../../docs/guide/messages.md", &format!("{}{}", &page[..start], rows()));
 }
 
 #[test]
@@ -257,6 +175,14 @@ fn numbers_agree_with_their_nouns() {
             format!("{start}2 processes that it started still run (one is 9)"),
         ]
     );
+    let daemon = Message::Outlived {
+        pid: 9,
+        name: None,
+        processes: 2,
+        arguments: " -T heap --inject".to_owned(),
+    };
+    let remedy = "start it in the foreground, or record it with prof record -T heap --inject -p 9";
+    assert_eq!(daemon.to_string(), format!("{}: {remedy}", daemon.sentence()));
     let ended = |threads| Message::ThreadsEnded { threads }.to_string();
     assert_eq!(ended(1), "1 thread ended before it could be read");
     assert_eq!(ended(2), "2 threads ended before they could be read");

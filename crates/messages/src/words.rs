@@ -41,11 +41,52 @@ pub fn setcap(capabilities: &str, program: &str, sudo: bool) -> String {
 /// A path, quoted for a shell if necessary.
 fn shell_word(path: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    if path.chars().all(safe) {
-        path.to_owned()
-    } else {
-        format!("'{}'", path.replace('\'', r"'\''"))
+    if path.chars().all(safe) { path.to_owned() } else { shell_quoted(path) }
+}
+
+/// A word of a shell's, in quotes.
+pub fn shell_quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Arguments of `prof record` from a peer, with a blank before each: flags, and `-T` with names.
+/// Nothing, if any of them is something else: a file to write, a command to run.
+pub fn arguments(text: &str) -> String {
+    let is_flag = |word: &str| {
+        let name = word.strip_prefix("--").unwrap_or_default();
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '-')
+    };
+    let is_list = |word: &str| {
+        let safe = |c: char| c.is_ascii_alphanumeric() || ",:=_.-".contains(c);
+        !word.starts_with('-') && word.chars().all(safe)
+    };
+    let mut shown = String::new();
+    let mut words = text.split_whitespace();
+    while let Some(word) = words.next() {
+        let known = match word {
+            "-T" => words.next().filter(|list| is_list(list)).map(|list| format!(" -T {list}")),
+            flag => is_flag(flag).then(|| format!(" {flag}")),
+        };
+        let Some(known) = known else { return String::new() };
+        shown.push_str(&known);
     }
+    shown
+}
+
+/// Text as a part of a line: blanks for line ends and tabs, visible characters for those that
+/// control a terminal or the direction of text.
+pub fn line(text: String) -> String {
+    let is_hidden =
+        |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(is_hidden) {
+        return text;
+    }
+    let picture = |c: char| match c {
+        '\n' | '\t' => ' ',
+        '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
+        _ => '\u{fffd}',
+    };
+    text.chars().map(|c| if is_hidden(c) { picture(c) } else { c }).collect()
 }
 
 /// The limits of open files, and the number of threads for which they suffice.
@@ -124,6 +165,23 @@ mod tests {
             setcap(PROFILER, "/a b/it's/prof", false),
             r"setcap cap_perfmon,cap_sys_ptrace=ep '/a b/it'\''s/prof'"
         );
+    }
+
+    #[test]
+    fn arguments_record_and_do_nothing_else() {
+        assert_eq!(arguments(" -T heap --inject -T wall,lock"), " -T heap --inject -T wall,lock");
+        assert_eq!(arguments(""), "");
+        for text in ["; reboot", " -- rm -rf .", " rm", " -T $(x)", " -T", " -T -o", " -o x", " --"]
+        {
+            assert_eq!(arguments(text), "", "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_has_no_control_characters() {
+        let cleaned = line("a\nb\x1b[2J\u{9b}\u{202e}\u{2028}\u{7f}\r".to_owned());
+        assert_eq!(cleaned, "a b␛[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd}␍");
+        assert_eq!(line("12 µs …".to_owned()), "12 µs …");
     }
 
     #[test]

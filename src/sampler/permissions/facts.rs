@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use messages::PackageManager;
 use sys::os;
 
 const CAP_DAC_OVERRIDE: u32 = 1;
@@ -193,8 +194,8 @@ pub fn tracefs_is_mounted() -> bool {
     mounts.lines().any(|l| l.split(' ').nth(2) == Some("tracefs"))
 }
 
-/// The command that installs the C library's debug symbols on this distribution.
-pub fn debug_package(os_release: &str) -> Option<&'static str> {
+/// What installs packages on this distribution.
+pub fn package_manager(os_release: &str) -> Option<PackageManager> {
     let value = |key: &str| {
         let line = os_release.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
         line.unwrap_or_default().trim_matches('"').to_owned()
@@ -202,11 +203,11 @@ pub fn debug_package(os_release: &str) -> Option<&'static str> {
     let ids = format!("{} {}", value("ID"), value("ID_LIKE"));
     let is = |name: &str| ids.split_whitespace().any(|id| id == name);
     if is("debian") || is("ubuntu") {
-        Some("apt-get install libc6-dbg")
+        Some(PackageManager::Apt)
     } else if is("fedora") || is("rhel") {
-        Some("dnf debuginfo-install glibc")
+        Some(PackageManager::Dnf)
     } else if is("suse") || is("opensuse") {
-        Some("zypper install glibc-debuginfo")
+        Some(PackageManager::Zypper)
     } else {
         None
     }
@@ -253,13 +254,16 @@ mod tests {
     }
 
     #[test]
-    fn each_distribution_has_its_command() {
-        let command = |text| debug_package(text).unwrap_or("none").split(' ').next().unwrap();
-        assert_eq!(command("NAME=x\nID=debian\n"), "apt-get");
-        assert_eq!(command("ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n"), "apt-get");
-        assert_eq!(command("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"), "dnf");
-        assert_eq!(command("ID=arch\n"), "none");
-        assert_eq!(command(""), "none");
+    fn each_distribution_has_its_package_manager() {
+        assert_eq!(package_manager("NAME=x\nID=debian\n"), Some(PackageManager::Apt));
+        let mint = "ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n";
+        assert_eq!(package_manager(mint), Some(PackageManager::Apt));
+        let rocky = "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n";
+        assert_eq!(package_manager(rocky), Some(PackageManager::Dnf));
+        let tumbleweed = "ID=\"opensuse-tumbleweed\"\nID_LIKE=\"opensuse suse\"\n";
+        assert_eq!(package_manager(tumbleweed), Some(PackageManager::Zypper));
+        assert_eq!(package_manager("ID=arch\n"), None);
+        assert_eq!(package_manager(""), None);
     }
 
     #[test]

@@ -100,7 +100,8 @@ EventMissing "event-missing" Missing {
 EventNotSampled "event-not-sampled" Missing {
     event: String = "its name", nearest: String = "the nearest event that works",
 } ("event '{event}' cannot be sampled (its PMU counts without interrupts, or has no such event); it \
-    may be possible to count it with another: -e '{{cpu-clock,{event}}}'")
+    may be possible to count it with another: -e {}",
+   words::shell_quoted(&format!("{{cpu-clock,{event}}}")))
     ["; ", "nearest that works: {nearest}"];
 
 /// The CPU has counters, but none for the event.

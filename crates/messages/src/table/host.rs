@@ -210,10 +210,10 @@ FewFiles "few-open-files" Missing {
 
 /// There are no debug symbols of the system's libraries.
 NoDebugSymbols "no-debug-symbols" Missing {
-    install: Option<String> = "the distribution's command",
+    manager: Option<PackageManager> = "`apt`, `dnf` or `zypper`, if known",
     sudo: bool = "the user is not root",
 } ("none of the system's libraries in /usr/lib/debug (programs that carry their own need none)")
-    ["; try: " => install.as_ref().map(|install| words::command(*sudo, install))];
+    ["; try: " => manager.map(|manager| words::command(*sudo, manager.debug_symbols()))];
 
 /// Any other error of the system.
 System "system-error" Missing { error: String = "the system's error" } ("{error}");

@@ -5,13 +5,17 @@ macro_rules! recording {
 
 /// The target used hardly any CPU, but its children did, which were not recorded.
 IdleParent "idle-parent" Missing {
-    pid: i32 = "the target's first process", seconds: f64 = "CPU time of its children",
+    pid: i32 = "the target's first process",
+    #[serde(with = "json::finite")]
+    seconds: f64 = "CPU time of its children",
 } ("process {pid} was idle while its children used {seconds:.1} s of CPU")
     ["; ", "--tree records them too"];
 
 /// There are no samples.
 NoSamples "no-samples" Missing {
-    seconds: f64 = "length of the recording", why: Box<Message> = "the reason",
+    #[serde(with = "json::finite")]
+    seconds: f64 = "length of the recording",
+    why: Box<Message> = "the reason",
 } ("no samples in {seconds:.1} s") [because why];
 
 /// The user ended the recording before a sample, and the target still runs.
@@ -26,6 +30,7 @@ NothingHappened "nothing-happened" Missing {
 /// The target used less CPU time than there is between two samples.
 LittleTime "little-cpu-time" Missing {
     scope: Scope = "the target",
+    #[serde(with = "json::finite")]
     seconds: f64 = "its CPU time",
     period: u64 = "ns between two samples",
 } ("the {scope} used {:.1} ms of CPU, and a sample is due every {:.1} ms", seconds * 1e3,
@@ -91,7 +96,8 @@ Outlived "command-outlived" Missing {
     arguments: String = "the arguments of `prof record` for the recorded profile types",
 } ("the recording ended with the command, but {}",
    words::still_running(*pid, name.as_deref(), *processes))
-    [": ", "start it in the foreground, or record it with prof record{arguments} -p {pid}"];
+    [": ", "start it in the foreground, or record it with prof record{} -p {pid}",
+     words::arguments(arguments)];
 
 /// The mappings of other users' processes cannot be read, so that their stacks end.
 StacksWithoutMappings "stacks-without-mappings" Figures { why: Box<Message> = "the reason" }

@@ -170,6 +170,7 @@ BinariesMissed "binaries-missed" Missing
 /// The library was injected into a process.
 Injected "library-injected" Detail {
     pid: i32 = "the process",
+    #[serde(with = "json::finite")]
     stopped_ms: f64 = "the longest stop of one of its threads",
     lives: bool = "the process still runs",
 } ("allocations of process {pid} were recorded since the injection of prof's library{}; one \
