@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 
 mod examples;
+mod lines;
 mod peers;
 
 pub use examples::Entry;
