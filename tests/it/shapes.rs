@@ -184,7 +184,8 @@ fn peek_is_a_block_for_each_function() {
     assert_eq!(words[3], "500.0 ms 5.56% 3.00 s 33.33% foo2", "{text}");
     assert_eq!(words[4], "2.50 s 83.33% bar (inlined)", "{text}");
     Prof::new(&dir, "report --peek nothing").arg(&file).run().refused(1, &["no function matches"]);
-    Prof::new(&dir, "report --peek (").arg(&file).run().refused(1, &["not a regular expression"]);
+    // Wrong usage, as of all other options that take an expression.
+    Prof::new(&dir, "report --peek (").arg(&file).run().refused(2, &["not a regular expression"]);
 }
 
 #[test]
