@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::difference::{DiffTable, compare};
-use super::model::{Context, reason};
+use super::model::Context;
 use super::{new_file, source, written};
 use crate::report::answer::{self, OutputFormat};
 use crate::report::colors::Scheme;
@@ -43,7 +43,7 @@ fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> 
     } else if is(".svg") {
         match query.shown {
             Shown::Diff { .. } | Shown::DiffFlame(_) => {
-                let found = compare(context, &boxes_of_difference(query));
+                let found = compare(context, &as_boxes(query));
                 let Difference { diff, boxes, .. } = found.map_err(io::Error::other)?;
                 let options = options(flame_diff::title(&diff), String::new());
                 flame_diff::write(&mut out, &diff, &boxes, &options)?;
@@ -67,30 +67,19 @@ fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> 
 
 /// The answer to a query about the samples of a page.
 fn answered(context: &Context, query: &Query) -> io::Result<Answer> {
-    let part = context.part(query).map_err(io::Error::other)?;
-    let answer = Answer::new(part, query, &context.cancel);
-    answer.map_err(|error| io::Error::other(reason(&error)))
+    context.part(query).and_then(|part| context.answer(&part, query)).map_err(io::Error::other)
 }
 
 /// The same page as boxes that are wide enough to be drawn.
 fn as_boxes(query: &Query) -> Query {
     let shown = match &query.shown {
-        Shown::Flame(_) | Shown::Sandwich(_) => query.shown.clone(),
+        Shown::Flame(_) | Shown::Sandwich(_) | Shown::DiffFlame(_) => query.shown.clone(),
         Shown::Tree(direction) => Shown::flame(*direction),
+        Shown::Diff { .. } => Shown::diff_flame(),
         _ => Shown::flame(Direction::Callees),
     };
     let limits = Limits { cut: Cut::Width(MIN_WIDTH), ..Limits::NONE };
     Query { shown, limits, granularity: None, ..query.clone() }
-}
-
-/// The query for the boxes of a difference.
-fn boxes_of_difference(query: &Query) -> Query {
-    let shown = match query.shown {
-        Shown::DiffFlame(_) => query.shown.clone(),
-        _ => Shown::diff_flame(),
-    };
-    let limits = Limits { cut: Cut::Width(MIN_WIDTH), ..Limits::NONE };
-    Query { shown, limits, ..query.clone() }
 }
 
 fn options(title: String, subtitle: String) -> FlameOptions {
@@ -148,7 +137,7 @@ fn write_json(context: &Context, query: &Query, out: &mut Vec<u8>) -> io::Result
             json::write(out, &answer)
         }
         Shown::DiffFlame(flame) => {
-            let query = &boxes_of_difference(query);
+            let query = &as_boxes(query);
             let found = compare(context, query);
             let Difference { diff, boxes, .. } = found.map_err(io::Error::other)?;
             let files = context.base.as_ref().map(|base| base.files.clone()).unwrap_or_default();

@@ -62,6 +62,11 @@ impl Context {
     pub fn part_of(&self, profile: &Arc<Profile>, query: &Query) -> Result<Part, String> {
         self.cache.part(profile, query, &self.cancel).map_err(|error| reason(&error))
     }
+
+    /// The answer to a query about this part.
+    pub fn answer(&self, part: &Part, query: &Query) -> Result<Answer, String> {
+        Answer::new(part.clone(), query, &self.cancel).map_err(|error| reason(&error))
+    }
 }
 
 /// Width of a column of values, unless one is longer, and if one is very long.
@@ -331,8 +336,7 @@ fn answered(context: &Context, query: &Query, part: &Part) -> Result<Model, Stri
         _ => cut(&part.profile),
     };
     let query = &Query { limits: Limits { cut, ..Limits::NONE }, ..query.clone() };
-    let answer = Answer::new(part.clone(), query, &context.cancel);
-    let answer = answer.map_err(|error| reason(&error))?;
+    let answer = context.answer(part, query)?;
     let facts = Facts::new(&answer.part, answer.view());
     Ok(match answer.model {
         view::Model::Table(TableModel { top, .. }) => {

@@ -3,13 +3,13 @@
 use std::io;
 
 use super::difference::DiffTable;
-use super::model::{Context, reason};
+use super::model::Context;
 use super::source;
 use crate::report::answer::{self, OutputFormat};
 use crate::report::diff::{DiffLayout, lines as diff_lines};
 use crate::report::summary;
 use view::query::{Limits, Query, Rows, Shown, ShownFlame, Table};
-use view::{Answer, Granularity, Part};
+use view::{Granularity, Part};
 
 /// The lines of a file: what the profile is, its filters, and the lines of the page.
 pub fn with_summary(context: &Context, query: &Query) -> Result<Vec<String>, String> {
@@ -77,8 +77,7 @@ pub fn write(
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     let query = &as_text(query, format);
-    let answer = Answer::new(part.clone(), query, &context.cancel);
-    let answer = answer.map_err(|error| io::Error::other(reason(&error)))?;
+    let answer = context.answer(part, query).map_err(io::Error::other)?;
     answer::write(out, &answer, query, format, None)
 }
 

@@ -274,13 +274,7 @@ impl Diff {
     }
 
     fn sort(&mut self, sort: Sort) {
-        let frames = &self.frames;
-        let groups = &self.groups;
-        let by_name = |a: &DiffRow, b: &DiffRow| {
-            let frame = |row: &DiffRow| &frames[row.frame as usize];
-            let group = |row: &DiffRow| &groups[row.group as usize];
-            frame(a).cmp(frame(b)).then_with(|| group(a).cmp(group(b)))
-        };
+        let Diff { frames, groups, rows, .. } = self;
         let size = |change: &Change| change.difference().abs();
         let largest = |a: &Change, b: &Change| size(b).total_cmp(&size(a));
         let compare = |a: &DiffRow, b: &DiffRow| {
@@ -294,9 +288,9 @@ impl Diff {
                 Sort::Name => Ordering::Equal,
             };
             let changed_first = b.is_significant().cmp(&a.is_significant());
-            changed_first.then(by_value).then_with(|| by_name(a, b))
+            changed_first.then(by_value).then_with(|| order::by_name(frames, groups, a, b))
         };
-        self.rows.sort_by(compare);
+        rows.sort_by(compare);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Change, Diff, DiffRow};
+use super::{Change, Diff, DiffFrame, DiffRow};
 use crate::query::{Column, Order, Values};
 
 impl DiffRow {
@@ -13,6 +13,19 @@ impl DiffRow {
             Values::Total => &self.total,
         }
     }
+}
+
+/// The order of rows by the names of their frames, then by their labels; `frames` and `groups` are
+/// those of the difference.
+pub(super) fn by_name(
+    frames: &[DiffFrame],
+    groups: &[Vec<Option<String>>],
+    a: &DiffRow,
+    b: &DiffRow,
+) -> Ordering {
+    let frame = |row: &DiffRow| &frames[row.frame as usize];
+    let group = |row: &DiffRow| &groups[row.group as usize];
+    frame(a).cmp(frame(b)).then_with(|| group(a).cmp(group(b)))
 }
 
 impl Diff {
@@ -33,11 +46,6 @@ impl Diff {
             (a, b) => b.is_some().cmp(&a.is_some()),
         };
         let Diff { frames, groups, rows, .. } = self;
-        let by_name = |a: &DiffRow, b: &DiffRow| {
-            let frame = |row: &DiffRow| &frames[row.frame as usize];
-            let group = |row: &DiffRow| &groups[row.group as usize];
-            frame(a).cmp(frame(b)).then_with(|| group(a).cmp(group(b)))
-        };
         rows.sort_by(|a, b| {
             let (left, right) = (a.change(values), b.change(values));
             let first = match column {
@@ -49,7 +57,7 @@ impl Diff {
                 }
                 _ => Ordering::Equal,
             };
-            first.then_with(|| by_name(a, b))
+            first.then_with(|| by_name(frames, groups, a, b))
         });
     }
 }

@@ -19,18 +19,14 @@ pub(super) struct Pass {
 pub(super) fn passes(filters: &[AddedFilter]) -> Result<Vec<Pass>, QueryError> {
     let mut passes: Vec<Pass> = Vec::new();
     for added in filters {
-        let follows = |pass: &&mut Pass| {
-            pass.added.last().is_some_and(|last| place(last.condition) < place(added.condition))
-        };
-        let mut alone = Pass { filter: Filter::default(), added: Vec::new() };
-        let last = passes.last_mut().filter(follows);
-        let is_new = last.is_none();
-        let pass = last.unwrap_or(&mut alone);
-        let result = added.add_to(&mut pass.filter);
-        result.map_err(|error| QueryError::NoFilter(added.clone(), error))?;
-        pass.added.push(added.clone());
-        if is_new {
-            passes.push(alone);
+        let last = passes.last().and_then(|pass| pass.added.last());
+        if last.is_none_or(|last| place(last.condition) >= place(added.condition)) {
+            passes.push(Pass { filter: Filter::default(), added: Vec::new() });
+        }
+        if let Some(pass) = passes.last_mut() {
+            let result = added.add_to(&mut pass.filter);
+            result.map_err(|error| QueryError::NoFilter(added.clone(), error))?;
+            pass.added.push(added.clone());
         }
     }
     Ok(passes)
