@@ -6,7 +6,7 @@ use super::Attacher;
 use crate::sampler::EventSpec;
 use crate::sampler::attr::Trigger;
 use crate::sampler::events::EventKind;
-use crate::sampler::open_error::is_denied;
+use crate::sampler::permissions::is_denied;
 use messages::Message;
 
 /// The highest `precise_ip`: samples have no skid (`perf_event_open(2)`).

@@ -9,8 +9,8 @@ use crate::sampler::attr::{
     SHORTEST_CLOCK, StartWhen, Trigger, sampling_event, sideband_event, trigger,
 };
 use crate::sampler::events::{EventKind, GroupRole};
-use crate::sampler::open_error::{is_denied, is_invalid, is_missing};
-use crate::sampler::permissions::{Wanted, refusal, refused};
+use crate::sampler::open_error::{is_invalid, is_missing};
+use crate::sampler::permissions::{Wanted, is_denied, refusal, refused};
 use crate::sampler::types::{EventOwner, NeededClock, ProfileType, ProfileTypes, TypeEvent};
 use crate::sampler::{EventSpec, LeftOut, Rate};
 use messages::Message;
