@@ -26,6 +26,22 @@ pub enum Target {
 }
 
 impl Target {
+    /// The processes that run when sampling starts, by PID: mostly the oldest first; `pids`: those
+    /// that were attached.
+    pub fn processes(&self, pids: &[i32]) -> Vec<i32> {
+        let mut running = match self {
+            // It is not executed yet.
+            Target::Command(_) => Vec::new(),
+            Target::Processes { .. } | Target::Threads(_) => pids.to_vec(),
+            Target::Everything => procfs::processes(),
+            Target::Cgroup(path) => {
+                cgroup_directory(path).map(|path| cgroup_processes(&path)).unwrap_or_default()
+            }
+        };
+        running.sort_unstable();
+        running
+    }
+
     /// The threads that are recorded from the start, each with its process; `pids`: the processes
     /// found.
     pub fn threads(&self, pids: &[i32]) -> Vec<ThreadId> {
@@ -62,7 +78,7 @@ pub fn check_processes(pids: &[i32]) -> Result<(), Error> {
                      thread alone"
                 )));
             }
-            Some(_) if procfs::stat(pid).is_some_and(|s| s.state == 'Z') => {
+            Some(_) if is_zombie(pid) => {
                 return Err(Error::failed(format!(
                     "process {pid} has ended already (it is a zombie); nothing to record"
                 )));
@@ -71,6 +87,11 @@ pub fn check_processes(pids: &[i32]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// True for a process that has ended. One whose leader alone has ended lives in other threads.
+fn is_zombie(pid: i32) -> bool {
+    procfs::stat(pid).is_some_and(|stat| stat.state == 'Z') && procfs::live_thread(pid).is_none()
 }
 
 /// Checks the threads, which must be of one of the processes `of`, if any are given.

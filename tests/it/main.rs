@@ -23,6 +23,7 @@ mod diff;
 mod doctor;
 mod edges;
 mod ending;
+mod ends_early;
 mod every_instruction;
 mod filters;
 mod flame;

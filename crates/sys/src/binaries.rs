@@ -38,16 +38,18 @@ impl Binary {
 
 /// Files that a process has mapped as code, its program first.
 pub fn mapped_by(pid: i32) -> Vec<Binary> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let live = procfs::live_thread(pid).unwrap_or(pid);
+    let maps = procfs::maps(live).unwrap_or_default();
+    let maps = String::from_utf8_lossy(&maps);
     let mut binaries: Vec<Binary> = Vec::new();
     let files = maps.lines().filter_map(maps::parse_line);
     for map in files.filter(|m| m.executable && m.path.starts_with('/')) {
         let path = PathBuf::from(map.path);
         if binaries.iter().all(|b| b.path != path) {
-            let root = format!("/proc/{pid}/root{}", map.path);
+            let root = format!("/proc/{live}/root{}", map.path);
             let open = if map.deleted || foreign::resolve(Path::new(&root)).is_err() {
-                format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end)
-            } else if same_root(pid) {
+                format!("/proc/{live}/map_files/{:x}-{:x}", map.start, map.end)
+            } else if same_root(live) {
                 map.path.to_owned()
             } else {
                 root
@@ -55,7 +57,7 @@ pub fn mapped_by(pid: i32) -> Vec<Binary> {
             binaries.push(Binary { path, open: open.into() });
         }
     }
-    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = procfs::executable(live).unwrap_or_default();
     binaries.sort_by_key(|b| b.path != program);
     binaries
 }

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::os;
+use crate::{os, procfs};
 
 /// Largest file that is opened, in bytes; all files that prof reads are far smaller.
 const MAX_SIZE: u64 = 64 << 30;
@@ -114,7 +114,8 @@ impl Root {
     ///
     /// The process has ended, or this user may not inspect it.
     pub fn for_process(pid: i32) -> io::Result<Root> {
-        Root::at(Path::new(&format!("/proc/{pid}/root")))
+        let root = |id: i32| Root::at(Path::new(&format!("/proc/{id}/root")));
+        root(pid).or_else(|e| root(procfs::live_thread(pid).ok_or(e)?))
     }
 
     /// This directory, whose path is prof's own.

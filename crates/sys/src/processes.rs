@@ -1,6 +1,8 @@
 //! Processes and threads, from the kernel's records; state from before the recording is read from
 //! `/proc` when the first record names a process.
 
+mod at_start;
+
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use super::os;
 use super::procfs::{self, Cgroup};
 use crate::record::{Mmap, Record};
 use crate::{ProcessAddress, ThreadId};
+pub use at_start::AtStart;
+use at_start::ProcState;
 
 /// Most processes that are kept after they have ended: samples of theirs may still come.
 const MAX_ENDED: usize = 512;
@@ -114,6 +118,8 @@ pub struct ProcessTable {
     last_version: u64,
     /// Those that started while recording.
     born: BornProcesses,
+    /// Those that ran before.
+    at_start: AtStart,
 }
 
 impl ProcessTable {
@@ -128,7 +134,11 @@ impl ProcessTable {
                 self.fork(ThreadId { pid, tid }, by);
             }
             Record::Exit { pid, tid, .. } => self.exit(ThreadId { pid, tid }),
-            Record::Lost(_) => self.lost = true,
+            Record::Lost(_) => {
+                self.lost = true;
+                // Other processes may have their numbers, or other programs be executed.
+                self.at_start = AtStart::default();
+            }
             Record::Sample(_)
             | Record::Ksymbol { .. }
             | Record::Switch { .. }
@@ -198,15 +208,22 @@ impl ProcessTable {
     pub fn thread_mut(&mut self, thread: ThreadId) -> &mut Thread {
         let ThreadId { pid, tid } = thread;
         let processes = &self.processes;
-        let last_version = &mut self.last_version;
+        let (last_version, at_start) = (&mut self.last_version, &mut self.at_start);
         self.threads.entry(tid).or_insert_with(|| {
+            let before = at_start.take_name(tid);
+            let name = procfs::comm(thread).or(before).map(Arc::from);
             // A thread that ended before any record named it: threads have this name unless they
             // choose another.
-            let name = procfs::comm(thread).map(Arc::from);
             let name = name.or_else(|| processes.get(&pid).map(|p| p.name.clone()));
             *last_version += 1;
             Thread { pid, name: name.unwrap_or_default(), version: *last_version }
         })
+    }
+
+    /// Keeps what is known of processes that run when sampling starts, in case that they end before
+    /// they are looked at.
+    pub fn expect(&mut self, at_start: AtStart) {
+        self.at_start = at_start;
     }
 
     /// Prepares for a process that is sampled from its `execve` on. The first samples come before the
@@ -264,15 +281,20 @@ impl ProcessTable {
 
     fn split_mut(&mut self, pid: i32) -> (&mut Process, &mut Images) {
         self.count_losses();
-        let ProcessTable { processes, threads, images, jit, losses, .. } = self;
+        let ProcessTable { processes, threads, images, jit, losses, at_start, .. } = self;
         let losses = *losses;
         let process = match processes.entry(pid) {
-            Entry::Vacant(new) => new.insert(Process { losses, ..from_proc(pid, images, jit) }),
+            Entry::Vacant(new) => {
+                let (before, now) = (at_start.take(pid), ProcState::read(pid));
+                let state = before.filter(|_| now.maps.is_err()).unwrap_or(now);
+                new.insert(Process { losses, ..Process::new(pid, state, images, jit) })
+            }
             Entry::Occupied(entry) => {
                 let process = entry.into_mut();
                 if process.losses != losses {
                     process.losses = losses;
-                    process.renew(from_proc(pid, images, jit), pid, threads);
+                    let now = Process::new(pid, ProcState::read(pid), images, jit);
+                    process.renew(now, pid, threads);
                 }
                 process
             }
@@ -321,7 +343,7 @@ impl ProcessTable {
     /// Removes unmapped regions. No record reports those, so a process's regions are read from
     /// `/proc` when there are many, and again when their number has doubled.
     fn forget_unmapped(&mut self, pid: i32) {
-        let now = from_proc(pid, &mut self.images, &mut self.jit);
+        let now = Process::new(pid, ProcState::read(pid), &mut self.images, &mut self.jit);
         let process = self.process_mut(pid);
         process.regions = if now.unread { Arc::default() } else { now.regions };
         process.most_regions = process.regions.len() * 2;
@@ -351,6 +373,7 @@ impl ProcessTable {
         let name: Arc<str> = String::from_utf8_lossy(name).into();
         if exec {
             self.jit.forget(pid);
+            self.at_start.forget(pid);
             // Everything that was mapped is gone; /proc must not be read, which may already contain
             // what the next records will report.
             let cgroup = self.processes.get(&pid).map(|p| p.cgroup.clone()).unwrap_or_default();
@@ -388,8 +411,9 @@ impl ProcessTable {
 
     /// Handles the start of a thread, which `by` has cloned.
     fn fork(&mut self, thread: ThreadId, by: ThreadId) {
-        let ThreadId { pid, .. } = thread;
+        let ThreadId { pid, tid } = thread;
         let parent = by.pid;
+        self.at_start.forget(tid);
         if pid != parent {
             self.jit.forked(pid, parent);
             self.images.set_parent(pid, parent);
@@ -414,41 +438,39 @@ impl ProcessTable {
     }
 }
 
-fn from_proc(pid: i32, images: &mut Images, jit: &mut Jit) -> Process {
-    let mut process = Process {
-        name: procfs::comm(ThreadId::main_thread(pid)).unwrap_or_default().into(),
-        cgroup: Arc::new(procfs::cgroup(pid).unwrap_or_default()),
-        ..Process::default()
-    };
-    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-    let exe = exe.as_deref().and_then(std::path::Path::to_str);
-    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_else(|e| {
-        process.unread = true;
-        process.hidden = e.kind() == std::io::ErrorKind::PermissionDenied;
-        Vec::new()
-    });
-    let loaded = exe.and_then(|exe| loader::program_of(pid, exe));
-    let is_main = |path: &str| match &loaded {
-        Some(name) => loader::comm_of(path) == name,
-        None => exe == Some(path),
-    };
-    if let Some(name) = &loaded {
-        process.name = name.as_str().into();
-    }
-    let regions = Arc::make_mut(&mut process.regions);
-    for line in String::from_utf8_lossy(&maps).lines().filter_map(parse_line) {
-        if !line.executable {
-            continue;
+impl Process {
+    /// A process as `/proc` has it, or had it.
+    fn new(pid: i32, state: ProcState, images: &mut Images, jit: &mut Jit) -> Process {
+        let ProcState { name, cgroup, executable, loaded, maps } = state;
+        let mut process =
+            Process { name: name.into(), cgroup: Arc::new(cgroup), ..Process::default() };
+        let maps = maps.unwrap_or_else(|e| {
+            process.unread = true;
+            process.hidden = e.kind() == std::io::ErrorKind::PermissionDenied;
+            Vec::new()
+        });
+        let is_main = |path: &str| match &loaded {
+            Some(name) => loader::comm_of(path) == name,
+            None => executable.as_deref() == Some(path),
+        };
+        if let Some(name) = &loaded {
+            process.name = name.as_str().into();
         }
-        jit.found(pid, &line);
-        let image = images.intern(pid, line.path, &[], line.file);
-        if process.main_image.is_none() && is_main(line.path) {
-            process.main_image = Some(image);
+        let regions = Arc::make_mut(&mut process.regions);
+        for line in String::from_utf8_lossy(&maps).lines().filter_map(parse_line) {
+            if !line.executable {
+                continue;
+            }
+            jit.found(pid, &line);
+            let image = images.intern(pid, line.path, &[], line.file);
+            if process.main_image.is_none() && is_main(line.path) {
+                process.main_image = Some(image);
+            }
+            let MapsLine { start, end, offset, writable, .. } = line;
+            regions.insert(Region { start, end, offset, image, writable, since: 0 });
         }
-        let MapsLine { start, end, offset, writable, .. } = line;
-        regions.insert(Region { start, end, offset, image, writable, since: 0 });
+        process
     }
-    process
 }
 
 #[cfg(test)]
@@ -464,6 +486,37 @@ mod tests {
         assert!(table.process(pid).regions.find(ProcessAddress(here)).is_some());
         assert!(table.process(pid).main_image.is_some());
         assert!(!table.thread_mut(ThreadId::main_thread(pid)).name.is_empty());
+    }
+
+    #[test]
+    fn a_process_that_ends_keeps_the_state_it_had_at_the_start() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id() as i32;
+        let sleeps = || procfs::stat(pid).is_some_and(|s| s.comm == "sleep" && s.state == 'S');
+        let began = Instant::now();
+        while !sleeps() {
+            assert!(began.elapsed() < Duration::from_secs(60), "it never slept");
+        }
+        let mut table = ProcessTable::default();
+        table.expect(AtStart::read(&[1, pid]));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let thread = table.thread_mut(ThreadId::main_thread(pid));
+        assert_eq!(&*thread.name, "sleep");
+        let process = table.process(pid);
+        assert!(!process.unread && process.main_image.is_some() && !process.regions.is_empty());
+        // Another process may have its number.
+        let own = std::process::id() as i32;
+        for forgets in [
+            Record::Lost(1),
+            Record::Comm { pid: own, tid: own, exec: true, name: b"x" },
+            Record::Fork { pid: own, parent: 1, tid: own, parent_tid: 1, time: 0 },
+        ] {
+            let mut table = ProcessTable::default();
+            table.expect(AtStart::read(&[own]));
+            table.apply(&forgets);
+            assert!(table.at_start.take(own).is_none(), "{forgets:?}");
+        }
     }
 
     #[test]

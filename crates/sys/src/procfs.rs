@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use super::container::{self, Container};
 use crate::{Error, ThreadId, os};
@@ -35,10 +36,21 @@ pub struct Stat {
     pub state: char,
     /// Parent process.
     pub parent: i32,
+    /// The kernel's flags of its leader (`PF_*` in `include/linux/sched.h`).
+    pub flags: u32,
     /// CPU time in clock ticks (user and system, all threads).
     pub cpu_ticks: u64,
     /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
+}
+
+impl Stat {
+    /// True for a thread of the kernel, which has no memory of its own.
+    pub fn is_kernel_thread(&self) -> bool {
+        /// `PF_KTHREAD`.
+        const KERNEL_THREAD: u32 = 0x0020_0000;
+        self.flags & KERNEL_THREAD != 0
+    }
 }
 
 /// Parses `/proc/PID/stat`. The name may hold spaces and parentheses.
@@ -49,10 +61,12 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
     let mut fields = text.get(close + 1..)?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    let utime: u64 = fields.nth(9)?.parse().ok()?;
+    let flags = fields.nth(4)?.parse().ok()?;
+    let utime: u64 = fields.nth(4)?.parse().ok()?;
     let stime: u64 = fields.next()?.parse().ok()?;
     let start_ticks = fields.nth(6)?.parse().ok()?;
-    Some(Stat { comm, state, parent, cpu_ticks: utime.saturating_add(stime), start_ticks })
+    let cpu_ticks = utime.saturating_add(stime);
+    Some(Stat { comm, state, parent, flags, cpu_ticks, start_ticks })
 }
 
 /// `/proc/PID/stat` of a process, if it exists.
@@ -142,6 +156,35 @@ pub fn comm(thread: ThreadId) -> Option<String> {
     let ThreadId { pid, tid } = thread;
     let bytes = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+}
+
+/// The lines of `/proc/PID/maps`; none for a thread of the kernel.
+///
+/// # Errors
+///
+/// `NotFound` if the process has ended, or `PermissionDenied`.
+pub fn maps(pid: i32) -> io::Result<Vec<u8>> {
+    let lines = fs::read(format!("/proc/{pid}/maps"))?;
+    if !lines.is_empty() || stat(pid).is_some_and(|stat| stat.is_kernel_thread()) {
+        return Ok(lines);
+    }
+    let live = live_thread(pid).ok_or(io::ErrorKind::NotFound)?;
+    fs::read(format!("/proc/{live}/maps"))
+}
+
+/// The path of a process's executable, if it can be read.
+pub fn executable(pid: i32) -> Option<PathBuf> {
+    let path = |id: i32| fs::read_link(format!("/proc/{id}/exe")).ok();
+    path(pid).or_else(|| path(live_thread(pid)?))
+}
+
+/// Another thread of a process whose leader alone has ended: `/proc/PID` has no memory and no files
+/// then, `/proc/TID` of another thread has those of the process.
+pub fn live_thread(pid: i32) -> Option<i32> {
+    if stat(pid)?.state != 'Z' {
+        return None;
+    }
+    threads(pid).ok()?.into_iter().find(|&tid| tid != pid)
 }
 
 /// Threads of a process.
@@ -383,7 +426,9 @@ mod tests {
         let comm = "a) (b c".into();
         let cpu_ticks = 58;
         let start_ticks = 100;
-        assert_eq!(s, Stat { comm, state: 'S', parent: 1, cpu_ticks, start_ticks });
+        assert!(!s.is_kernel_thread());
+        let flags = 4_194_560;
+        assert_eq!(s, Stat { comm, state: 'S', parent: 1, flags, cpu_ticks, start_ticks });
     }
 
     #[test]
@@ -421,6 +466,20 @@ mod tests {
         assert!(age < std::time::Duration::from_secs(3600), "{age:?}");
         assert!(descendants(&[stat(pid).unwrap().parent]).contains(&pid));
         assert!(descendants_of_all(&[stat(pid).unwrap().parent]).contains(&pid));
+    }
+
+    #[test]
+    fn an_ended_process_has_no_mappings() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        while stat(pid).is_some_and(|stat| stat.state != 'Z') {}
+        assert_eq!(maps(pid).unwrap_err().kind(), io::ErrorKind::NotFound, "a zombie");
+        assert!(live_thread(pid).is_none() && executable(pid).is_none());
+        child.wait().unwrap();
+        assert_eq!(maps(pid).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let kernel =
+            processes().into_iter().find(|&pid| stat(pid).is_some_and(|s| s.is_kernel_thread()));
+        assert!(kernel.is_none_or(|pid| maps(pid).unwrap().is_empty()));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::sampler::types::ProfileTypes;
 use crate::sampler::{Notes, Session};
 use messages::Message;
 use profile::TimeLimits;
+use sys::processes::AtStart;
 use sys::{Error, os};
 
 /// A recording that is ready to sample.
@@ -131,10 +132,13 @@ impl<'a> Opened<'a> {
         let cpu_time = CpuTimeBefore::new(&self.plan.options.target, &self.attached.session);
         let stopped = self.command.stopped_pid();
         self.command.go()?;
+        let processes = self.plan.options.target.processes(&self.attached.session.pids);
+        let at_start = AtStart::read(&processes);
         started(self.requested.elapsed());
         let Opened { plan, types, command, used, analysis, precedence, attached, notes, .. } = self;
         let Attached { session, frames, notes_at_start } = attached;
         let mut aggregator = aggregator(&plan, types, &session, start, frames);
+        aggregator.maker.table.expect(at_start);
         if let Some(pid) = stopped {
             aggregator.maker.table.expect_exec(pid);
         }

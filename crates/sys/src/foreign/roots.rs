@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use super::Root;
+use crate::procfs;
 
 /// Most root directories that are kept: each takes two descriptors.
 const MAX_ROOTS: usize = 64;
@@ -32,7 +33,8 @@ impl Roots {
     /// The root directory of a process, if it is not prof's own; `None` as well if the process has
     /// ended, this user may not inspect it, or too many are kept.
     pub fn get(&mut self, pid: i32) -> Option<Arc<Root>> {
-        let (id, root) = open(&pid.to_string()).ok()?;
+        let live = || open(&procfs::live_thread(pid)?.to_string()).ok();
+        let (id, root) = open(&pid.to_string()).ok().or_else(live)?;
         if let Some((_, kept)) = self.kept.iter().find(|(kept, _)| *kept == id) {
             return Some(kept.clone());
         }
