@@ -1,6 +1,7 @@
 //! Colours of flame graph boxes.
 
 use std::hash::Hasher;
+use std::ops::Range;
 
 use rustc_hash::FxHasher;
 
@@ -65,7 +66,27 @@ pub enum Language {
     Label,
 }
 
-/// Colour of a frame with the values `own` and `total` out of `max`.
+/// The colours that a box may have.
+pub enum BoxColor {
+    /// One, which stands for a value.
+    Value(Rgb),
+    /// Those of a group, by the name of the function.
+    Group(ColorGroup, u64),
+}
+
+impl BoxColor {
+    /// One of them; number 0 is that of the name.
+    pub fn variant(&self, number: u64) -> Rgb {
+        match *self {
+            BoxColor::Value(color) => color,
+            BoxColor::Group(group, name) => {
+                group.varied(name ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            }
+        }
+    }
+}
+
+/// Colours of a frame with the values `own` and `total` out of `max`.
 pub fn color(
     scheme: Scheme,
     profile: &Profile,
@@ -73,20 +94,21 @@ pub fn color(
     own: i64,
     total: i64,
     max: i64,
-) -> Rgb {
-    let name = frame.display(profile);
-    if matches!(frame.name, Name::Label(..) | Name::NoStack | Name::BeyondLimit) {
-        return hsl(215.0, 0.18, 0.80 + 0.05 * unit(hash(&name)));
-    }
-    match scheme {
-        Scheme::Package => by_package(&package(profile, frame), hash(&name)),
-        Scheme::SelfValue => heat(own, max),
-        Scheme::Total => heat(total, max),
-        Scheme::Language => by_language(language(profile, frame)).varied(hash(&name)),
-        Scheme::Kernel => by_side(frame).varied(hash(&name)),
+) -> BoxColor {
+    let name = hash(&frame.display(profile));
+    let group = match scheme {
+        _ if matches!(frame.name, Name::Label(..) | Name::NoStack | Name::BeyondLimit) => {
+            ColorGroup::LABEL
+        }
+        Scheme::Package => by_package(&package(profile, frame)),
+        Scheme::SelfValue => return BoxColor::Value(heat(own, max)),
+        Scheme::Total => return BoxColor::Value(heat(total, max)),
+        Scheme::Language => by_language(language(profile, frame)),
+        Scheme::Kernel => by_side(frame),
         // If the states are known, the box has their colour.
-        Scheme::State => ColorGroup::UNKNOWN.varied(hash(&name)),
-    }
+        Scheme::State => ColorGroup::UNKNOWN,
+    };
+    BoxColor::Group(group, name)
 }
 
 /// Colour of a box with values in these states.
@@ -136,7 +158,9 @@ pub struct ColorGroup {
 }
 
 impl ColorGroup {
-    const UNKNOWN: ColorGroup = ColorGroup::new("without a name", (30.0, 10.0), 0.08, 0.80);
+    const UNKNOWN: ColorGroup = ColorGroup::new("without a name", (30.0, 10.0), 0.08, 0.78);
+    const LABEL: ColorGroup = ColorGroup::new("label", (215.0, 10.0), 0.18, 0.80);
+    const PACKAGE: ColorGroup = ColorGroup::new("package", (0.0, 10.0), 0.60, 0.69);
 
     const fn new(
         name: &'static str,
@@ -171,20 +195,20 @@ fn by_language(language: Language) -> ColorGroup {
     let new = ColorGroup::new;
     match language {
         Language::Kernel => new("kernel", (262.0, 14.0), 0.46, 0.76),
-        Language::C => new("C", (44.0, 8.0), 0.86, 0.66),
-        Language::Cpp => new("C++", (54.0, 6.0), 0.78, 0.62),
-        Language::Rust => new("Rust", (22.0, 16.0), 0.86, 0.68),
-        Language::Go => new("Go", (190.0, 14.0), 0.58, 0.65),
-        Language::Python => new("Python", (210.0, 12.0), 0.66, 0.70),
-        Language::JavaScript => new("JavaScript", (78.0, 12.0), 0.56, 0.62),
-        Language::Java => new("Java", (120.0, 18.0), 0.46, 0.65),
-        Language::Script => new("script", (338.0, 14.0), 0.62, 0.74),
+        Language::C => new("C", (49.0, 12.0), 0.84, 0.66),
+        Language::Cpp => new("C++", (0.0, 14.0), 0.72, 0.74),
+        Language::Rust => new("Rust", (25.0, 14.0), 0.86, 0.68),
+        Language::Go => new("Go", (184.0, 14.0), 0.54, 0.64),
+        Language::Python => new("Python", (212.0, 14.0), 0.66, 0.71),
+        Language::JavaScript => new("JavaScript", (78.0, 14.0), 0.56, 0.62),
+        Language::Java => new("Java", (126.0, 18.0), 0.44, 0.66),
+        Language::Script => new("script", (318.0, 16.0), 0.56, 0.76),
         Language::Unknown | Language::Label => ColorGroup::UNKNOWN,
     }
 }
 
-fn by_package(package: &str, seed: u64) -> Rgb {
-    varied((hash(package) % 360) as f64, 6.0, 0.60, 0.69, seed)
+fn by_package(package: &str) -> ColorGroup {
+    ColorGroup { hue: ((hash(package) % 360) as f64, 10.0), ..ColorGroup::PACKAGE }
 }
 
 fn by_side(frame: &Frame) -> ColorGroup {
@@ -204,9 +228,73 @@ fn heat(value: i64, max: i64) -> Rgb {
 
 /// A colour near the given one, always the same for the same seed.
 fn varied(hue: f64, spread: f64, saturation: f64, lightness: f64, seed: u64) -> Rgb {
+    /// Range of lightness: the darkest has a contrast to black of 4.5, and the lightest is not that
+    /// of the page.
+    const LIGHTNESS: f64 = 0.26;
     let a = unit(seed) - 0.5;
     let b = unit(seed.rotate_left(32)) - 0.5;
-    hsl(hue + a * spread, saturation, lightness + b * 0.09)
+    hsl(hue + a * spread, saturation, lightness + b * LIGHTNESS)
+}
+
+/// Colours of the boxes of a drawing, which come from left to right, each before those on it. Those
+/// that touch can be told apart.
+#[derive(Debug, Default)]
+pub struct Neighbours {
+    /// The last box of each row.
+    last: Vec<LastBox>,
+}
+
+/// The last box of a row.
+#[derive(Clone, Copy, Debug)]
+struct LastBox {
+    /// Its right end.
+    right: i64,
+    color: Rgb,
+}
+
+/// Smallest distance of two colours that can be told apart without looking twice.
+pub const DISTINCT: f64 = 24.0;
+
+impl Neighbours {
+    /// The colour of the next box, in a row between two ends; `variant`: the colours that it may
+    /// have. The first that differs from those of the box below it and of the one to the left that
+    /// it touches, else the farthest.
+    pub fn next(&mut self, row: usize, ends: Range<i64>, variant: impl Fn(u64) -> Rgb) -> Rgb {
+        /// Number of colours that are tried.
+        const VARIANTS: u64 = 64;
+        let below = row.checked_sub(1).and_then(|row| self.last.get(row));
+        let beside = self.last.get(row).filter(|last| last.right == ends.start);
+        let distance = |color: Rgb| {
+            let touching = below.into_iter().chain(beside);
+            touching.map(|last| color.distance(last.color)).fold(f64::INFINITY, f64::min)
+        };
+        let mut best = variant(0);
+        let mut farthest = distance(best);
+        for n in 1..VARIANTS {
+            if farthest >= DISTINCT {
+                break;
+            }
+            let other = variant(n);
+            let away = distance(other);
+            if away > farthest {
+                (best, farthest) = (other, away);
+            }
+        }
+        let last = LastBox { right: ends.end, color: best };
+        match self.last.get_mut(row) {
+            Some(place) => *place = last,
+            None => self.last.resize(row + 1, last),
+        }
+        best
+    }
+}
+
+impl Rgb {
+    /// Distance to another colour, in steps of a channel.
+    pub fn distance(self, other: Rgb) -> f64 {
+        let channel = |a: u8, b: u8| f64::from(a.abs_diff(b)).powi(2);
+        (channel(self.r, other.r) + channel(self.g, other.g) + channel(self.b, other.b)).sqrt()
+    }
 }
 
 fn hash(text: &str) -> u64 {
@@ -428,13 +516,45 @@ mod tests {
     }
 
     #[test]
+    fn boxes_that_touch_differ_in_programs_of_one_language() {
+        let languages = [
+            Language::Kernel,
+            Language::C,
+            Language::Cpp,
+            Language::Rust,
+            Language::Go,
+            Language::Python,
+            Language::JavaScript,
+            Language::Java,
+            Language::Script,
+            Language::Unknown,
+        ];
+        for language in languages {
+            let mut neighbours = Neighbours::default();
+            let mut last: [Option<Rgb>; 4] = [None; 4];
+            for name in 0..1000_i64 {
+                // Four rows of boxes of one width: all touch the one to the left.
+                let (row, at) = ((name % 4) as usize, name / 4);
+                let group = BoxColor::Group(by_language(language), hash(&name.to_string()));
+                let color = neighbours.next(row, at..at + 1, |number| group.variant(number));
+                let below = row.checked_sub(1).and_then(|row| last[row]);
+                for other in last[row].into_iter().chain(below) {
+                    let distance = color.distance(other);
+                    assert!(distance >= DISTINCT, "{language:?}: {color:?} beside {other:?}");
+                }
+                last[row] = Some(color);
+            }
+        }
+    }
+
+    #[test]
     fn heat_rises_and_colours_are_steady() {
         assert_eq!(hsl(0.0, 1.0, 0.5), Rgb { r: 255, g: 0, b: 0 });
         assert_eq!(hsl(120.0, 1.0, 0.5), Rgb { r: 0, g: 255, b: 0 });
         assert_eq!(hsl(240.0, 1.0, 0.25), Rgb { r: 0, g: 0, b: 128 });
         let greens: Vec<_> = [0, 10, 50, 100].map(|v| heat(v, 100).g).into();
         assert!(greens.windows(2).all(|w| w[0] > w[1]), "{greens:?}");
-        assert_eq!(by_package("a", 1), by_package("a", 1));
+        assert_eq!(by_package("a"), by_package("a"));
         let c = by_language(Language::C);
         assert_ne!(c.varied(hash("a")), c.varied(hash("b")));
     }

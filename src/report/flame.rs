@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::colors::{self, Rgb, Scheme};
+use super::colors::{self, Neighbours, Rgb, Scheme};
 use super::{legend, units};
 use picture::{BoxText, PictureBox};
 use sys::printed;
@@ -71,16 +71,21 @@ fn colors(view: &View, tree: &Tree, boxes: &[FlameBox], scheme: Scheme) -> Vec<R
         Scheme::SelfValue => nodes().map(own).max().unwrap_or(0),
         _ => tree.node(Tree::ROOT).total,
     };
-    let color = |b: &FlameBox| {
+    let mut neighbours = Neighbours::default();
+    let mut color = |b: &FlameBox| {
         let node = tree.node(b.node);
         let frame = view.frames.get(node.frame);
         let is_code = !matches!(frame.name, Name::Label(..) | Name::NoStack | Name::BeyondLimit);
         match tree.states.get(b.node as usize).filter(|_| is_code) {
             Some(by_state) => colors::mixed(by_state),
-            None => colors::color(scheme, view.profile, frame, own(node), node.total, max),
+            None => {
+                let color = colors::color(scheme, view.profile, frame, own(node), node.total, max);
+                let ends = b.left..b.left.saturating_add(b.width);
+                neighbours.next(b.depth as usize, ends, |number| color.variant(number))
+            }
         }
     };
-    boxes.iter().map(color).collect()
+    boxes.iter().map(&mut color).collect()
 }
 
 fn legend(view: &View, tree: &Tree, boxes: &[FlameBox], options: &FlameOptions) -> String {

@@ -18,8 +18,9 @@ use view::{Diff, DiffBox, DiffBoxes};
 /// Name of the box with what only the profile before has.
 pub const DISAPPEARED: &str = "[disappeared]";
 
-/// Red or blue of the largest change: the other channels of white lose this much.
-const STRONGEST: f64 = 210.0;
+/// Red or blue of the largest change: the other channels of white lose this much. Black text has a
+/// contrast of 4.5 on blue then.
+const STRONGEST: f64 = 150.0;
 
 /// Share of the largest change below which a change is none: its colour would not be seen.
 pub const LEAST_CHANGE: f64 = 0.002;
