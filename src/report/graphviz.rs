@@ -16,7 +16,24 @@ const LARGEST: u64 = 256 << 20;
 ///
 /// `dot` is not installed, fails, or takes too long.
 pub fn svg(graph: Vec<u8>) -> io::Result<Vec<u8>> {
-    draw(Command::new("dot").arg("-Tsvg"), graph, LONGEST)
+    let drawing = draw(Command::new("dot").arg("-Tsvg"), graph, LONGEST)?;
+    let drawing = String::from_utf8(drawing).map_err(io::Error::other)?;
+    let page = with_script(&drawing).ok_or_else(|| io::Error::other("unexpected output of dot"))?;
+    Ok(page.into_bytes())
+}
+
+/// The drawing with a title of the document, and with what moves and scales it in a window.
+fn with_script(drawing: &str) -> Option<String> {
+    let root = drawing.find("<svg")?;
+    let opened = root + drawing[root..].find('>')? + 1;
+    let (before, content) = drawing.split_at(opened);
+    let title = content.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
+    let title = title.map_or("", |(title, _)| title);
+    let (style, script) = (include_str!("graph.css"), include_str!("graph.js"));
+    Some(format!(
+        "{before}\n<title>{title}</title><style>{style}</style><script><![CDATA[\n{script}]]>\
+         </script>{content}"
+    ))
 }
 
 fn draw(command: &mut Command, graph: Vec<u8>, longest: Duration) -> io::Result<Vec<u8>> {
@@ -74,6 +91,18 @@ mod tests {
     fn shell(script: &str, longest: u64) -> io::Result<Vec<u8>> {
         let graph = vec![b'x'; 1 << 20];
         draw(Command::new("sh").args(["-c", script]), graph, Duration::from_millis(longest))
+    }
+
+    #[test]
+    fn a_drawing_has_a_title_and_a_script() {
+        let page =
+            with_script("<!-- a --><svg x=\"1\">\n<g><title>a &amp; b</title></g></svg>").unwrap();
+        assert!(
+            page.starts_with("<!-- a --><svg x=\"1\">\n<title>a &amp; b</title><style>"),
+            "{page}"
+        );
+        assert!(page.contains("window.addEventListener(\"load\"") && page.ends_with("</g></svg>"));
+        assert_eq!(with_script("<html>"), None);
     }
 
     #[test]
