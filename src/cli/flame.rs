@@ -8,13 +8,14 @@ use std::sync::Arc;
 use super::diff::{ScaleArgs, TestArgs, load};
 use super::filter::{FilterArgs, answered, failed};
 use super::output::Output;
+use super::picture::{self, Picture};
 use super::source::{ComparedSources, ProfileSource};
 use super::summary::{self, Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use super::{examples, usage};
 use crate::report::colors::Scheme;
-use crate::report::diff::renamed_line;
+use crate::report::diff::{renamed_line, unequal_lengths};
 use crate::report::flame::{self, FlameOptions};
 use crate::report::{flame_diff, folded, json, summary as view_summary};
 use profile::{Profile, label};
@@ -227,6 +228,9 @@ impl DrawArgs {
     /// recording.
     pub fn check(&self) -> anyhow::Result<()> {
         self.filter.check()?;
+        if let Some(path) = self.output.as_deref().filter(|_| !self.folded && !self.json) {
+            picture::check_name(path, Picture::Boxes)?;
+        }
         let terminal = self.output.is_none() && printed::stdout_is_terminal();
         if terminal && !self.folded && !self.json {
             return Err(usage(
@@ -320,10 +324,15 @@ impl DrawArgs {
             Stderr::line(&format!("prof: {count} samples with negative values are left out"));
         }
         let files = sources.names();
-        let subtitle = match files[0].as_slice() {
+        let bases = match files[0].as_slice() {
             [base] => format!("difference to {base}"),
             bases => format!("difference to {} recordings", bases.len()),
         };
+        let lengths = unequal_lengths(&diff);
+        if let Some(lengths) = &lengths {
+            Stderr::line(&format!("prof: {lengths}; --per-second compares rates"));
+        }
+        let subtitle = lengths.into_iter().fold(bases, |line, more| format!("{line} · {more}"));
         let options = self.options(flame_diff::title(&diff), subtitle, Scheme::default());
         output.write_text(|out| {
             if self.json {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use super::filter::{FilterArgs, answered};
 use super::output::Output;
+use super::picture::{self, Picture};
 use super::source::ProfileSource;
 use super::{examples, report, usage};
 use crate::report::answer::{self, OutputFormat};
@@ -66,6 +67,9 @@ fn fraction(text: &str) -> Result<f64, String> {
 
 /// Runs `prof graph`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(path) = args.output.as_deref().filter(|_| !args.json) {
+        picture::check_name(path, Picture::Graph)?;
+    }
     if args.is_svg() && args.output.is_none() && printed::stdout_is_terminal() {
         return Err(usage("will not write an SVG to the terminal; add > out.svg or -o out.svg"));
     }

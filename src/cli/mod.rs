@@ -15,6 +15,7 @@ mod list;
 mod merge;
 mod naming;
 mod output;
+mod picture;
 mod progress;
 mod quality;
 mod record;

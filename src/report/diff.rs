@@ -77,14 +77,11 @@ fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
     out.extend(diff.renamed.as_ref().map(|renamed| clean(&renamed_line(renamed))));
     out.extend(names_lines(diff).iter().map(|line| clean(line)));
     let total = diff.total();
-    let per_second = |side: &Side| side.duration_nanos as f64 / 1e9 / side.recordings.max(1) as f64;
-    let lengths = [per_second(&diff.before), per_second(&diff.after)];
-    let uneven = lengths[0].max(lengths[1]) > UNEQUAL * lengths[0].min(lengths[1]);
     let unit = match diff.scale {
         Scale::AsRecorded if diff.before.recordings + diff.after.recordings > 2 => {
             "means of the recordings"
         }
-        Scale::AsRecorded if lengths.iter().all(|&l| l > 0.0) && uneven => {
+        Scale::AsRecorded if unequal_lengths(diff).is_some() => {
             "as recorded, in recordings of unequal lengths (--per-second compares rates)"
         }
         Scale::AsRecorded => "as recorded",
@@ -99,6 +96,20 @@ fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
     ));
     out.push(verdict(diff));
     out
+}
+
+/// `recordings of unequal lengths: 16.00 s before, 8.00 s after`, if their values are compared as they
+/// were recorded.
+pub fn unequal_lengths(diff: &Diff) -> Option<String> {
+    let mean = |side: &Side| side.duration_nanos / side.recordings.max(1) as i64;
+    let (before, after) = (mean(&diff.before), mean(&diff.after));
+    let known = before > 0 && after > 0;
+    let uneven = before.max(after) as f64 > UNEQUAL * before.min(after) as f64;
+    let format = |nanos: i64| units::format(nanos, "nanoseconds");
+    (diff.scale == Scale::AsRecorded && known && uneven).then(|| {
+        let (before, after) = (format(before), format(after));
+        format!("recordings of unequal lengths: {before} before, {after} after")
+    })
 }
 
 /// The sentence about main binaries that are compared as one.

@@ -8,6 +8,7 @@ use super::model::Context;
 use super::{new_file, source, written};
 use crate::report::answer::{self, OutputFormat};
 use crate::report::colors::Scheme;
+use crate::report::diff::unequal_lengths;
 use crate::report::flame::{self, FlameOptions};
 use crate::report::{flame_diff, graphviz, json, sandwich as sandwich_text, summary};
 use view::answer::{BoxesAnswer, DiffAnswer, DiffBoxesAnswer};
@@ -45,7 +46,8 @@ fn content(context: &Context, query: &Query, path: &str) -> io::Result<Vec<u8>> 
             Shown::Diff { .. } | Shown::DiffFlame(_) => {
                 let found = compare(context, &as_boxes(query));
                 let Difference { diff, boxes, .. } = found.map_err(io::Error::other)?;
-                let options = options(flame_diff::title(&diff), String::new());
+                let lengths = unequal_lengths(&diff).unwrap_or_default();
+                let options = options(flame_diff::title(&diff), lengths);
                 flame_diff::write(&mut out, &diff, &boxes, &options)?;
             }
             _ => write_boxes(context, query, &mut out)?,
