@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::colors::Rgb;
-use super::{summary, units};
+use super::{shorten, summary, units};
 use sys::printed;
 use view::{Edge, Graph, GraphNode, Name, View, percent};
 
@@ -14,7 +14,7 @@ const LONGEST_TOOLTIP: usize = 1_000;
 
 /// Writes `graph`, below the title and the summary of the view.
 pub fn write(out: &mut dyn Write, view: &View, graph: &Graph, title: &str) -> io::Result<()> {
-    writeln!(out, "digraph \"{}\" {{", escape(&shortened(title, LONGEST_TOOLTIP)))?;
+    writeln!(out, "digraph \"{}\" {{", escape(&shorten::middle(title, LONGEST_TOOLTIP)))?;
     writeln!(out, "node [style=filled fillcolor=\"#f8f8f8\"]")?;
     write_legend(out, view, graph, title)?;
     let largest = graph.nodes.iter().map(|n| n.self_value.unsigned_abs()).max().unwrap_or(0);
@@ -46,12 +46,12 @@ fn write_legend(out: &mut dyn Write, view: &View, graph: &Graph, title: &str) ->
     }
     let text: String = lines
         .iter()
-        .map(|line| format!("{}\\l", escape(&shortened(line, LONGEST_TOOLTIP))))
+        .map(|line| format!("{}\\l", escape(&shorten::middle(line, LONGEST_TOOLTIP))))
         .collect();
     writeln!(
         out,
         "subgraph cluster_L {{ L [shape=box fontsize=16 label=\"{text}\" tooltip=\"{}\"] }}",
-        escape(&shortened(title, LONGEST_TOOLTIP))
+        escape(&shorten::middle(title, LONGEST_TOOLTIP))
     )
 }
 
@@ -64,14 +64,14 @@ fn write_node(
 ) -> io::Result<()> {
     let name = name(view, node);
     let value = |v: i64| format!("{} ({:.2}%)", units::format(v, view.unit()), view.percent(v));
-    let label = escape(&shortened(&name, LONGEST_LABEL)).replace("::", "::\\n");
+    let label = escape(&shorten::middle(&name, LONGEST_LABEL)).replace("::", "::\\n");
     let own = if node.self_value == 0 { "0".to_owned() } else { value(node.self_value) };
     let total_line = match node {
         n if n.total == n.self_value => String::new(),
         n if n.self_value == 0 => format!(" of {}", value(n.total)),
         n => format!("\\nof {}", value(n.total)),
     };
-    let tooltip = escape(&shortened(&name, LONGEST_TOOLTIP));
+    let tooltip = escape(&shorten::middle(&name, LONGEST_TOOLTIP));
     let total = units::format(node.total, view.unit());
     let share = percent(node.total, view.total) / 100.0;
     writeln!(
@@ -98,7 +98,7 @@ fn write_edge(out: &mut dyn Write, view: &View, graph: &Graph, edge: &Edge) -> i
     let share = percent(edge.value, view.total) / 100.0;
     let within = |most: f64| 1 + (share.abs() * most).min(most) as usize;
     let name_of =
-        |id: u32| escape(&shortened(&name(view, &graph.nodes[id as usize]), LONGEST_TOOLTIP));
+        |id: u32| escape(&shorten::middle(&name(view, &graph.nodes[id as usize]), LONGEST_TOOLTIP));
     let arrow = if edge.residual { "..." } else { "->" };
     let tooltip = format!("{} {arrow} {} ({value})", name_of(edge.caller), name_of(edge.callee));
     let dotted = if edge.residual { " style=\"dotted\"" } else { "" };
@@ -129,21 +129,6 @@ fn name(view: &View, node: &GraphNode) -> String {
         let _ = write!(name, " {}", view.profile.str(frame.file));
     }
     printed::line(name.trim_end()).into_owned()
-}
-
-/// `text` with at most `most` characters.
-fn shortened(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let count = text.chars().count();
-    if count <= most {
-        return text.to_owned();
-    }
-    let half = most / 2;
-    let begin: String = text.chars().take(half).collect();
-    let end: String = text.chars().skip(count - (most - half - 1)).collect();
-    format!("{begin}…{end}")
 }
 
 /// `text` in a quoted string of DOT, in which Graphviz also replaces names of characters as in
@@ -217,8 +202,8 @@ mod tests {
         assert!(got.contains("a&amp;b"), "{got}");
         assert!(got.contains("tab new line 7"), "{got}");
         assert_eq!(escape("\\\"&"), "\\\\\\\"&amp;");
-        assert_eq!(shortened(&"é".repeat(100_000), 9), "éééé…éééé");
-        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(shorten::middle(&"é".repeat(100_000), 9), "éééé…éééé");
+        assert_eq!(shorten::middle("short", 5), "short");
     }
 
     #[test]

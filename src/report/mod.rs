@@ -20,6 +20,7 @@ pub mod over;
 pub mod peek;
 pub mod quality;
 pub mod sandwich;
+mod shorten;
 pub mod states;
 pub mod style;
 pub mod summary;

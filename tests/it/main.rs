@@ -56,6 +56,7 @@ mod long_values;
 mod losses;
 mod mapped_files;
 mod names;
+mod pictures;
 mod pprof_format;
 mod probes;
 mod quality;

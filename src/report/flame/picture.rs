@@ -14,6 +14,7 @@ use inferno::flamegraph::{self, Options};
 
 use super::FlameOptions;
 use crate::report::colors::Rgb;
+use crate::report::shorten;
 use sys::printed::{self, Clean};
 
 /// Width of the layout if the window determines the width.
@@ -24,15 +25,19 @@ pub(super) const CHAR_WIDTH: f64 = 0.59 * FONT_SIZE as f64;
 /// Space left and right of the boxes.
 const PADDING: usize = 10;
 
-/// The beginning of the boxes in inferno's drawing.
+/// The beginning of inferno's drawing.
+const SVG: &str = "<svg ";
+
+/// The beginning of the boxes in it.
 pub(super) const FRAMES: &str = "<svg id=\"frames\"";
 
-/// inferno's `Search` is almost invisible.
-const FAINT_SEARCH: &str = "#search { text-anchor:end; opacity:0.1;";
-pub(super) const VISIBLE_SEARCH: &str = "#search { text-anchor:end; opacity:0.6;";
+/// What is added to inferno's script and style.
+const SCRIPT: &str = include_str!("page.js");
+const STYLE: &str = include_str!("page.css");
 
-/// The beginning of inferno's script, in which the place is inserted that a window shows first.
-const INIT: &str = "function init(evt) {";
+/// Most characters of the title: of a longer one, both ends, so that none is cut off in a window of
+/// 1280 pixels.
+const MAX_TITLE: usize = 110;
 
 /// The row that a window shows first.
 pub(super) enum FirstShown<'y> {
@@ -40,8 +45,8 @@ pub(super) enum FirstShown<'y> {
     Top,
     /// The lowermost.
     Bottom,
-    /// The row with this `y`, in the middle.
-    Row(&'y str),
+    /// The row with this `y`, in the middle: that of the functions, which have boxes on both sides.
+    Middle(&'y str),
 }
 
 /// Placeholder of the legend until inferno has drawn, because inferno escapes its input: a
@@ -83,31 +88,20 @@ pub fn write<'t>(
     }
     let svg = draw(boxes, options)?.replacen(LEGEND, legend, 1);
     let first = if options.inverted { FirstShown::Top } else { FirstShown::Bottom };
-    insert_texts(&mut Clean::new(out), &svg, &first, boxes.len(), width(options), text)
+    let drawing = Drawing { svg: &svg, title: &options.title, first, width: width(options) };
+    drawing.insert_texts(&mut Clean::new(out), boxes.len(), text)
 }
 
-/// inferno's drawing before the boxes, changed: the search is visible, the share of what it found is
-/// in the line of details if that is above the boxes, and the window shows `first`.
-pub(super) fn head(drawn: &str, first: &FirstShown) -> Option<String> {
-    let head = drawn.replacen(FAINT_SEARCH, VISIBLE_SEARCH, 1);
-    let [details, matched] = ["details", "matched"].map(|id| {
-        let text = &head[head.find(&format!("<text id=\"{id}\""))?..];
-        attribute(text, "y")
-    });
-    let (details, matched) = (details?, matched?);
-    let at = head.find("<text id=\"matched\"")?;
-    let moved = head[at..].replacen(&format!("y=\"{matched}\""), &format!("y=\"{details}\""), 1);
-    let head = format!("{}{moved}", &head[..at]);
-    let place = match first {
-        FirstShown::Top => return Some(head),
-        // Beyond its end, a window shows its end.
-        FirstShown::Bottom => "1e9".to_owned(),
-        FirstShown::Row(y) => format!("{y} - window.innerHeight / 2"),
-    };
-    let scroll = format!(
-        "{INIT}\n    window.addEventListener(\"load\", function() {{ window.scrollTo(0, {place}); }});"
-    );
-    head.contains(INIT).then(|| head.replacen(INIT, &scroll, 1))
+/// inferno's drawing.
+pub(super) struct Drawing<'d> {
+    /// Its text.
+    pub svg: &'d str,
+    /// The title of the document, whole.
+    pub title: &'d str,
+    /// What a window shows of it first.
+    pub first: FirstShown<'d>,
+    /// Width of the boxes in pixels.
+    pub width: f64,
 }
 
 /// Width of the boxes in pixels.
@@ -121,7 +115,7 @@ pub(super) fn draw(boxes: &[PictureBox], options: &FlameOptions) -> io::Result<S
     let mut palette = palette(boxes);
     let mut inferno = Options::default();
     // XML has no control characters, and a tooltip has one line.
-    inferno.title = printed::line(&options.title).into_owned();
+    inferno.title = shorten::middle(&printed::line(&options.title), MAX_TITLE);
     inferno.subtitle = Some(format!("{}{LEGEND}", printed::line(&options.subtitle)));
     inferno.image_width = options.width;
     // Narrow boxes have already been removed.
@@ -175,44 +169,75 @@ fn palette(boxes: &[PictureBox]) -> PaletteMap {
     palette
 }
 
-/// Replaces the numbers in inferno's drawing by texts.
-///
-/// A box is `<title>NUMBER (…)</title><rect … width="W%" …/><text …>…</text>`.
-fn insert_texts<'t>(
-    out: &mut dyn Write,
-    svg: &str,
-    first: &FirstShown,
-    count: usize,
-    width: f64,
-    text: impl Fn(Option<usize>) -> BoxText<'t>,
-) -> io::Result<()> {
-    let unexpected = || io::Error::other("unexpected output of inferno");
-    let start = svg.find(FRAMES).ok_or_else(unexpected)?;
-    out.write_all(head(&svg[..start], first).ok_or_else(unexpected)?.as_bytes())?;
-    let mut rest = &svg[start..];
-    while let Some((before, after)) = rest.split_once("<title>") {
-        let (title, after) = after.split_once("</title>").ok_or_else(unexpected)?;
-        let (rect, after) = after.split_once("<text ").ok_or_else(unexpected)?;
-        let (place, after) = after.split_once('>').ok_or_else(unexpected)?;
-        let (_, after) = after.split_once("</text>").ok_or_else(unexpected)?;
-        let number = title.split(' ').next().unwrap_or("");
-        let index = match number {
-            "all" => None,
-            n => {
-                let index = n.parse().ok().filter(|&index: &usize| index < count);
-                Some(index.ok_or_else(unexpected)?)
-            }
+/// Output of inferno that is not the known one.
+pub(super) fn unexpected() -> io::Error {
+    io::Error::other("unexpected output of inferno")
+}
+
+impl Drawing<'_> {
+    /// What comes before the boxes, with a title of the document, and prof's own style and script.
+    pub(super) fn head(&self) -> io::Result<String> {
+        let start = self.svg.find(FRAMES).ok_or_else(unexpected)?;
+        let root = self.svg.find(SVG).ok_or_else(unexpected)?;
+        let opened = root + self.svg[root..].find('>').ok_or_else(unexpected)? + 1;
+        let title = escape(&printed::line(self.title));
+        let (middle, place) = match self.first {
+            FirstShown::Top => ("null", String::new()),
+            // Beyond its end, a window shows its end.
+            FirstShown::Bottom => ("null", "1e9".to_owned()),
+            FirstShown::Middle(y) => (y, format!("{y} - window.innerHeight / 2")),
         };
-        let percent = attribute(rect, "width")
-            .and_then(|w| w.trim_end_matches('%').parse::<f64>().ok())
-            .ok_or_else(unexpected)?;
-        let BoxText { name, tooltip } = text(index);
-        let label = escape(&fitting(&name, percent / 100.0 * width));
-        let title = escape(&tooltip);
-        write!(out, "{before}<title>{title}</title>{rect}<text {place}>{label}</text>")?;
-        rest = after;
+        let scroll = match place.as_str() {
+            "" => String::new(),
+            place => format!(
+                "window.addEventListener(\"load\", function() {{ window.scrollTo(0, {place}); }});\n"
+            ),
+        };
+        Ok(format!(
+            "{}<svg class=\"flamegraph\" {}<title>{title}</title>{}<style>{STYLE}</style><script>\
+             <![CDATA[\nvar middle = {middle};\n{scroll}{SCRIPT}]]></script>",
+            &self.svg[..root],
+            &self.svg[root + SVG.len()..opened],
+            &self.svg[opened..start],
+        ))
     }
-    out.write_all(rest.as_bytes())
+
+    /// Replaces the numbers by texts.
+    ///
+    /// A box is `<title>NUMBER (…)</title><rect … width="W%" …/><text …>…</text>`.
+    fn insert_texts<'t>(
+        &self,
+        out: &mut dyn Write,
+        count: usize,
+        text: impl Fn(Option<usize>) -> BoxText<'t>,
+    ) -> io::Result<()> {
+        out.write_all(self.head()?.as_bytes())?;
+        let start = self.svg.find(FRAMES).ok_or_else(unexpected)?;
+        let mut rest = &self.svg[start..];
+        while let Some((before, after)) = rest.split_once("<title>") {
+            let (title, after) = after.split_once("</title>").ok_or_else(unexpected)?;
+            let (rect, after) = after.split_once("<text ").ok_or_else(unexpected)?;
+            let (place, after) = after.split_once('>').ok_or_else(unexpected)?;
+            let (_, after) = after.split_once("</text>").ok_or_else(unexpected)?;
+            let number = title.split(' ').next().unwrap_or("");
+            let index = match number {
+                "all" => None,
+                n => {
+                    let index = n.parse().ok().filter(|&index: &usize| index < count);
+                    Some(index.ok_or_else(unexpected)?)
+                }
+            };
+            let percent = attribute(rect, "width")
+                .and_then(|w| w.trim_end_matches('%').parse::<f64>().ok())
+                .ok_or_else(unexpected)?;
+            let BoxText { name, tooltip } = text(index);
+            let label = escape(&fitting(&name, percent / 100.0 * self.width));
+            let title = escape(&tooltip);
+            write!(out, "{before}<title>{title}</title>{rect}<text {place}>{label}</text>")?;
+            rest = after;
+        }
+        out.write_all(rest.as_bytes())
+    }
 }
 
 pub(super) fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
@@ -223,14 +248,7 @@ pub(super) fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
 
 /// The part of `name` that fits into this width.
 pub(super) fn fitting(name: &str, pixels: f64) -> String {
-    let fits = ((pixels - 3.0) / CHAR_WIDTH).max(0.0) as usize;
-    if name.chars().count() <= fits {
-        name.to_string()
-    } else if fits < 3 {
-        String::new()
-    } else {
-        name.chars().take(fits - 2).chain("..".chars()).collect()
-    }
+    shorten::label(name, ((pixels - 4.0) / CHAR_WIDTH).max(0.0) as usize)
 }
 
 pub(super) fn escape(text: &str) -> String {

@@ -1,58 +1,16 @@
 //! A sandwich as an SVG: chains of callers on one side of the functions, their callees on the other.
 //!
 //! inferno draws one side of a row only. So it draws a chain of boxes with as many rows as needed;
-//! the boxes of both sides are inserted in place of the chain, and its script is adapted to a row
-//! in the middle.
+//! the boxes of both sides are inserted in place of the chain.
 
 use std::io::{self, Write};
 
-use super::picture::{self, FirstShown, PictureBox, attribute};
+use super::picture::{self, Drawing, FirstShown, PictureBox, attribute, unexpected};
 use super::{FlameOptions, colors, name, tooltip};
 use crate::report::colors::{Rgb, Scheme};
 use crate::report::legend;
 use sys::printed::Clean;
 use view::{Boxes, Sandwich, SandwichBoxes, Tree, View};
-
-/// Decision of inferno's script whether a box lies below the one that is zoomed into.
-const IS_BELOW: &str = "if (!inverted) {
-            var upstack = parseFloat(a.y.value) > ymin;
-        } else {
-            var upstack = parseFloat(a.y.value) < ymin;
-        }";
-
-/// The same for both sides of a row. The other side shows everything of the function that the box
-/// belongs to.
-const IS_NEARER: &str = "var y = parseFloat(a.y.value);
-        if ((y - middle) * (ymin - middle) < 0) {
-            if (ex < zoomed_function.x || ex >= zoomed_function.x + zoomed_function.w) {
-                e.classList.add(\"hide\");
-            } else {
-                zoom_child(e, zoomed_function.x, zoomed_function.w);
-                to_update_text.push(e);
-            }
-            continue;
-        }
-        var upstack = Math.abs(y - middle) < Math.abs(ymin - middle);";
-
-/// The place before its loop.
-const BEFORE_LOOP: &str = "var to_update_text = [];";
-
-/// The function of the box that is zoomed into. A box on the other side may have been hidden.
-const FIND_FUNCTION: &str = "var to_update_text = [];
-    unzoom();
-    unzoombtn.classList.remove(\"hide\");
-    var zoomed_function = { x: 0, w: total_samples };
-    for (var i = 0; i < el.length; i++) {
-        var f = find_child(el[i], \"rect\").attributes;
-        var fx = parseInt(f[\"fg:x\"].value);
-        var fw = parseInt(f[\"fg:w\"].value);
-        if (parseFloat(f.y.value) == middle && fx <= xmin && xmin < fx + fw) {
-            zoomed_function = { x: fx, w: fw };
-        }
-    }";
-
-/// The share of a search, which has no meaning for boxes on both sides.
-const MATCHED: &str = "\"Matched: \" + pct + \"%\"";
 
 /// A row of a drawing.
 #[derive(Clone, Copy, Default)]
@@ -113,7 +71,7 @@ pub fn write(
     let dot = if legend.is_empty() || options.subtitle.is_empty() { "" } else { " ·" };
     let svg = chain(rows, callees.width, options)?;
     let svg = svg.replacen(picture::LEGEND, &format!("{dot}{legend}"), 1);
-    insert(&mut Clean::new(out), &svg, above, &boxes, callees.width, picture::width(options))
+    insert(&mut Clean::new(out), &svg, above, &boxes, callees.width, options)
 }
 
 /// Adds the boxes of a side.
@@ -153,24 +111,17 @@ fn insert(
     middle: usize,
     boxes: &[RowBox],
     whole: i64,
-    pixels: f64,
+    options: &FlameOptions,
 ) -> io::Result<()> {
-    let unexpected = || io::Error::other("unexpected output of inferno");
     let start = svg.find(picture::FRAMES).ok_or_else(unexpected)?;
     let opened = start + svg[start..].find('>').ok_or_else(unexpected)? + 1;
     let end = svg[opened..].find("</svg>").ok_or_else(unexpected)? + opened;
     let rows = rows(&svg[opened..end]).ok_or_else(unexpected)?;
     let row = |number: usize| rows.get(number).ok_or_else(unexpected);
-    let find_function = format!("var middle = {};\n    {FIND_FUNCTION}", row(middle)?.y);
     // The row of the functions, also with many rows above it.
-    let first = FirstShown::Row(row(middle)?.y);
-    let mut head = picture::head(&svg[..start], &first).ok_or_else(unexpected)?;
-    for (old, new) in [(IS_BELOW, IS_NEARER), (BEFORE_LOOP, &*find_function), (MATCHED, "\"\"")] {
-        if !head.contains(old) {
-            return Err(unexpected());
-        }
-        head = head.replacen(old, new, 1);
-    }
+    let first = FirstShown::Middle(row(middle)?.y);
+    let (title, pixels) = (options.title.as_str(), picture::width(options));
+    let head = Drawing { svg, title, first, width: pixels }.head()?;
     out.write_all(head.as_bytes())?;
     out.write_all(&svg.as_bytes()[start..opened])?;
     for b in boxes {
@@ -265,8 +216,8 @@ mod tests {
             assert!(if inverted { main.0 < foo1.0 && foo1.0 < bar.0 } else { bar.0 < foo1.0 });
             assert_eq!(main.0.abs_diff(foo1.0), bar.0.abs_diff(foo1.0));
             assert!(svg.contains("(samples 8, 44.44%, self 3"), "{svg}");
-            // The script is adapted.
-            assert!(svg.contains(&format!("var middle = {};", foo1.0)) && !svg.contains(IS_BELOW));
+            // The script knows both sides.
+            assert!(svg.contains(&format!("var middle = {};", foo1.0)), "{svg}");
         }
         let svg = drawn("bar", true);
         assert_eq!(places(&svg, "bar").len(), 1);

@@ -10,6 +10,7 @@ use super::keys;
 use super::model::Model;
 use super::theme::Theme;
 use crate::report::diff::value;
+use crate::report::shorten;
 use view::query::{AddedFilter, Query, Shown, ShownSource};
 
 mod code;
@@ -95,7 +96,7 @@ fn draw_top(app: &App, area: Rect, out: &mut Buffer) {
     let style = app.theme.bar();
     fill(out, area, style);
     let page = app.page();
-    let name = shortened(&page.query.name(), usize::from(area.width) / 2);
+    let name = shorten::middle(&page.query.name(), usize::from(area.width) / 2);
     let mut text = format!(" prof  {}  {name}", app.file);
     if let Some(facts) = page.model.as_deref().and_then(Model::facts) {
         let kind = facts.profile.sample_types.get(page.query.type_index);
@@ -137,18 +138,6 @@ fn draw_corner(app: &App, text: &str, area: Rect, out: &mut Buffer) {
     put(out, app.theme, end, &format!(" {text} "), app.theme.bar());
 }
 
-/// A text of at most `most` characters; of a longer one, both ends.
-fn shortened(text: &str, most: usize) -> String {
-    let count = text.chars().take(most + 1).count();
-    if count <= most || most == 0 {
-        return text.to_owned();
-    }
-    let first = (most - 1) / 2;
-    let begin: String = text.chars().take(first).collect();
-    let end: Vec<char> = text.chars().rev().take(most - 1 - first).collect();
-    format!("{begin}…{}", end.into_iter().rev().collect::<String>())
-}
-
 /// Fewest characters to which a filter is shortened.
 const LEAST_FILTER: usize = 12;
 
@@ -173,7 +162,7 @@ fn draw_filters(app: &App, area: Rect, out: &mut Buffer) {
     let each = each.saturating_sub(2).max(LEAST_FILTER);
     let mut all = String::new();
     for (number, text) in texts.iter().enumerate() {
-        let text = shortened(text, each);
+        let text = shorten::middle(text, each);
         let left = texts.len() - number;
         if !all.is_empty() && all.width() + text.width() + 8 > width && left > 1 {
             all += &format!("  +{left}");

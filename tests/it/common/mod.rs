@@ -1,6 +1,7 @@
 //! Common parts of the end-to-end tests: runs of the built binary, builds of targets, readers of
 //! the results.
 
+pub mod browser;
 pub mod conditions;
 pub mod edges;
 pub mod go;

@@ -5,12 +5,12 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::{fill, put, shortened};
-use crate::report::states;
+use super::{fill, put};
 use crate::report::terminal::app::App;
 use crate::report::terminal::model::{Facts, Graph, Model, SMALL_BRANCH, Table, ThreadTable};
 use crate::report::terminal::page::Body;
 use crate::report::terminal::theme::Theme;
+use crate::report::{shorten, states};
 use view::Direction;
 use view::query::{AddedFilter, Column, Rows, Shown};
 
@@ -154,7 +154,7 @@ pub(super) fn draw_table(app: &App, table: &Table, area: Rect, out: &mut Buffer)
         if matches!(table.kind, Rows::Lines | Rows::Files) && app.page().cursor.left == 0 {
             // The last parts of a path and the line are what distinguishes rows.
             let taken = if is_narrow(row) { 10 } else { values.iter().map(Span::width).sum() };
-            name = shortened(&name, usize::from(row.width).saturating_sub(taken));
+            name = shorten::middle(&name, usize::from(row.width).saturating_sub(taken));
         }
         let style = if frame.kernel { app.theme.kernel() } else { Style::new() };
         let is_selected = i == app.page().cursor.selected;
