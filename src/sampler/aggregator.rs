@@ -110,9 +110,11 @@ impl Aggregator {
             Event::Sample { event, sample, .. } => match self.routes[*event] {
                 Route::Nowhere => true,
                 Route::Type(EventOwner { index, event }) => {
-                    let owner = self.types.get_mut(index);
-                    let completed = owner.map(|kind| kind.completed(event, sample));
-                    self.maker.prepare(&completed.unwrap_or(*sample))
+                    let mut sample = *sample;
+                    if let Some(kind) = self.types.get_mut(index) {
+                        kind.complete(event, &mut sample);
+                    }
+                    self.maker.prepare(&sample)
                 }
                 Route::Count(_) => self.maker.prepare(sample),
             },
@@ -170,7 +172,8 @@ impl Aggregator {
             }
             Route::Type(EventOwner { index, event }) => {
                 if let Some(kind) = self.types.get_mut(index) {
-                    let sample = kind.completed(event, sample);
+                    let mut sample = *sample;
+                    kind.complete(event, &mut sample);
                     kind.sample(&mut self.maker, event, &sample, weight);
                 }
             }

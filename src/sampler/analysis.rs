@@ -28,7 +28,7 @@ use kept::KeptEvent;
 use memory::MemoryWatch;
 use sys::cpu_allowance::{CpuAllowance, Deferrable, ThreadTime};
 use sys::mmap;
-use sys::record::{Record, Rest, Sample, UserStack};
+use sys::record::{Record, Rest};
 
 /// Most bytes of samples that wait, and of samples and records together: processes without records
 /// about them cannot be attributed.
@@ -270,13 +270,11 @@ impl Analysis {
             // Nothing waits: these are for comparison only.
             waiting.blocks.clear();
         }
-        *taken_until = session.drain_timed(until, |time, event| {
+        *taken_until = session.drain_timed(until, |time, mut event| {
             observe(&event);
-            let selected = match thinning {
-                Some(thinning) => thinning.select(event),
-                None => Some(event),
-            };
-            let Some(event) = selected else { return Delivery::Represented };
+            if thinning.as_mut().is_some_and(|thinning| !thinning.selects(&mut event)) {
+                return Delivery::Represented;
+            }
             direct = direct.take().or_else(|| shared.if_idle());
             if let Some(aggregator) = &mut direct
                 && (*has_own_samples || aggregator.is_quick(&event))
@@ -365,18 +363,13 @@ impl Waiting {
 
 /// An event without the part of its stack beyond the kernel's copy.
 fn without_rest<'a>(event: &Event<'a>) -> Event<'a> {
-    match *event {
-        Event::Sample { event, weight, represents, sample } => {
-            let user = match sample.user {
-                UserStack::Native { regs, all, bytes, full, .. } => {
-                    UserStack::Native { regs, all, bytes, full, rest: Rest::default() }
-                }
-                other => other,
-            };
-            Event::Sample { event, weight, represents, sample: Sample { user, ..sample } }
-        }
-        other => other,
+    let mut event = *event;
+    if let Event::Sample { sample, .. } = &mut event
+        && let Some(rest) = sample.rest_mut()
+    {
+        *rest = Rest::default();
     }
+    event
 }
 
 /// Does the work of a recording.

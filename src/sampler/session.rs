@@ -13,7 +13,7 @@ use perf_event_open_sys::bindings as abi;
 use super::attach::{Attacher, Who};
 use super::attr::{self, Trigger};
 use super::bpf::btf::Btf;
-use super::bpf::deep::DeepStacks;
+use super::bpf::deep::{DeepStacks, StackChunks};
 use super::bpf::filter::SampleFilter;
 use super::cgroup::CgroupMembers;
 use super::events::{EventKind, GroupRole, Overload};
@@ -388,31 +388,31 @@ impl Session {
         deep.begin();
         let sideband = rings.outputs().sideband.len();
         let delivered = ring::drain(&mut rings.all, until, |ring, header, bytes| {
-            let mut next = Next::Deliver;
-            match decode(attacher, layouts, header, bytes) {
-                Some(event) => {
-                    let event = match event {
-                        Event::Other(Record::Lost(n)) if ring >= sideband => {
-                            Event::Other(Record::LostSamples(n))
-                        }
-                        event => event,
-                    };
-                    if filter.as_mut().is_none_or(|f| f.admits(&event))
-                        && cgroups.as_mut().is_none_or(|groups| groups.admits(&event))
-                    {
-                        *forks += u64::from(matches!(event, Event::Other(Record::Fork { .. })));
-                        let time = record::time_of(header, bytes).unwrap_or(0);
-                        let delivery = deep.complete(event, |event| consume(time, event));
-                        count(stats, &attacher.events, &event, delivery);
-                        note_pause(longest_pause, busy_since);
-                        if delivery == Delivery::Kept && !deep.is_filling() {
-                            next = Next::MayWait;
-                        }
-                    }
-                }
-                None => stats.damaged += 1,
+            let Some(mut event) = decode(attacher, layouts, header, bytes) else {
+                stats.damaged += 1;
+                return Next::Deliver;
+            };
+            if let Event::Other(Record::Lost(n)) = event
+                && ring >= sideband
+            {
+                event = Event::Other(Record::LostSamples(n));
             }
-            next
+            let admitted = filter.as_mut().is_none_or(|f| f.admits(&event))
+                && cgroups.as_mut().is_none_or(|groups| groups.admits(&event));
+            if !admitted {
+                return Next::Deliver;
+            }
+            *forks += u64::from(matches!(event, Event::Other(Record::Fork { .. })));
+            let time = record::time_of(header, bytes).unwrap_or(0);
+            let mut chunks = StackChunks::default();
+            deep.complete(&mut event, &mut chunks);
+            let delivery = consume(time, event);
+            count(stats, &attacher.events, &event, delivery);
+            note_pause(longest_pause, busy_since);
+            match delivery {
+                Delivery::Kept if !deep.is_filling() => Next::MayWait,
+                _ => Next::Deliver,
+            }
         });
         deep.end(delivered);
         attacher.deep = deep;

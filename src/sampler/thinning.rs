@@ -66,19 +66,16 @@ impl Thinning {
         self.chosen = (Instant::now(), used);
     }
 
-    /// The event, or, of a sample that is used, with the weight of those that it represents; `None`:
+    /// True if an event is used: a sample then has the weight of those that it represents. Else
     /// another one represents it.
-    pub fn select<'a>(&mut self, event: Event<'a>) -> Option<Event<'a>> {
-        let Event::Sample { event: index, weight, sample, .. } = event else {
-            return Some(event);
-        };
+    pub fn selects(&mut self, event: &mut Event<'_>) -> bool {
+        let Event::Sample { event: index, weight, represents, .. } = event else { return true };
         let Factor(n) = self.factor;
-        if n == 1 || !self.weighted.get(index).is_some_and(|weighted| *weighted) {
-            return Some(event);
+        if n == 1 || !self.weighted.get(*index).is_some_and(|weighted| *weighted) {
+            return true;
         }
-        let weight = weight.saturating_mul(u64::from(n));
-        let is_used = self.next_random().is_multiple_of(u64::from(n));
-        is_used.then_some(Event::Sample { event: index, weight, represents: n, sample })
+        (*weight, *represents) = (weight.saturating_mul(u64::from(n)), n);
+        self.next_random().is_multiple_of(u64::from(n))
     }
 
     /// A random number (xorshift).
@@ -138,23 +135,26 @@ mod tests {
         thinning.random = 1;
         thinning.factor = Factor(4);
         let mut sum = |event| -> u64 {
-            let sample = Event::Sample { event, weight: 10, represents: 1, sample };
-            let all = (0..40_000).filter_map(|_| thinning.select(sample));
-            let weights = all.map(|event| match event {
-                Event::Sample { weight, represents, .. } => {
-                    assert_eq!(weight, 10 * u64::from(represents));
-                    weight
+            let weights = (0..40_000).map(|_| {
+                let mut event = Event::Sample { event, weight: 10, represents: 1, sample };
+                match (thinning.selects(&mut event), event) {
+                    (true, Event::Sample { weight, represents, .. }) => {
+                        assert_eq!(weight, 10 * u64::from(represents));
+                        weight
+                    }
+                    _ => 0,
                 }
-                Event::Other(_) => 0,
             });
             weights.sum()
         };
         // 10,000 of them, with a deviation of 87.
         assert!(sum(0).abs_diff(400_000) < 40 * 600, "{}", sum(0));
         assert_eq!(sum(1), 400_000, "samples without a weight");
-        assert!(thinning.select(Event::Other(Record::Throttle)).is_some());
+        assert!(thinning.selects(&mut Event::Other(Record::Throttle)));
         thinning.factor = Factor(1);
         let event = Event::Sample { event: 0, weight: 10, represents: 1, sample };
-        assert_eq!(thinning.select(event), Some(event));
+        let mut selected = event;
+        assert!(thinning.selects(&mut selected));
+        assert_eq!(selected, event);
     }
 }

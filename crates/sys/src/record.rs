@@ -170,25 +170,12 @@ impl<'a> Sample<'a> {
         ThreadId { pid: self.pid, tid: self.tid }
     }
 
-    /// The same with the other stack of a thread of Go, as in [`Rest::with_go`].
-    pub fn with_go(self, go: GoStacks<'a>) -> Sample<'a> {
-        self.with_rest(|rest| rest.with_go(go))
-    }
-
-    /// The same with return addresses that the kernel has replaced for return probes, as in
-    /// [`Rest::with_replaced`].
-    pub fn with_replaced(self, replaced: &'a [u8]) -> Sample<'a> {
-        self.with_rest(|rest| rest.with_replaced(replaced))
-    }
-
-    fn with_rest(self, change: impl FnOnce(Rest<'a>) -> Rest<'a>) -> Sample<'a> {
-        let user = match self.user {
-            UserStack::Native { regs, all, bytes, full, rest } => {
-                UserStack::Native { regs, all, bytes, full, rest: change(rest) }
-            }
-            other => other,
-        };
-        Sample { user, ..self }
+    /// What was read of its stack in addition to the kernel's copy; `None` without a copy.
+    pub fn rest_mut(&mut self) -> Option<&mut Rest<'a>> {
+        match &mut self.user {
+            UserStack::Native { rest, .. } => Some(rest),
+            UserStack::None | UserStack::Compat => None,
+        }
     }
 
     /// A sample that the kernel did not take: of a thread's user stack, as something else has read

@@ -38,7 +38,10 @@ const CHUNK: u32 = 32 << 10;
 const DEEPEST: u32 = 2 << 20;
 
 /// Maximum number of chunks of a stack.
-pub const MAX_CHUNKS: usize = (DEEPEST / CHUNK) as usize;
+const MAX_CHUNKS: usize = (DEEPEST / CHUNK) as usize;
+
+/// Memory for the chunks of a stack; `None`: there are none so far.
+pub type StackChunks<'a> = Option<[Chunk<'a>; MAX_CHUNKS]>;
 
 /// Index of a record that has replaced return addresses instead of a chunk.
 const REPLACED: u64 = 1 << 16;
@@ -292,8 +295,9 @@ impl Deep {
     pub fn rest<'s>(
         &'s mut self,
         sample: &Sample<'_>,
-        chunks: &'s mut [Chunk<'s>; MAX_CHUNKS],
+        chunks: &'s mut StackChunks<'s>,
     ) -> Rest<'s> {
+        let chunks = chunks.insert([Chunk::default(); MAX_CHUNKS]);
         let UserStack::Native { regs, bytes, .. } = sample.user else { return Rest::default() };
         let is_it = |entry: &DeepEntry| {
             let same = (entry.time, entry.sp, entry.ip) == (sample.time, regs.sp, regs.ip);

@@ -203,11 +203,13 @@ impl StackParts {
     }
 }
 
-/// A sample of a record of `fixed` bytes, with the parts of the stack that are behind them.
-pub fn completed<'s>(sample: &Sample<'s>, fixed: usize) -> Sample<'s> {
+/// Gives a sample of a record of `fixed` bytes the parts of the stack that are behind them.
+pub fn complete(sample: &mut Sample<'_>, fixed: usize) {
     let parts = sample.raw.get(fixed..).unwrap_or_default();
     // The kernel pads a record at its end.
-    let Some((replaced, go)) = parts.split_at_checked(REPLACED) else { return *sample };
+    let Some((replaced, go)) = parts.split_at_checked(REPLACED) else { return };
     let go = &go[..go.len() / 8 * 8];
-    sample.with_replaced(replaced).with_go(GoStacks::new(go))
+    if let Some(rest) = sample.rest_mut() {
+        *rest = rest.with_replaced(replaced).with_go(GoStacks::new(go));
+    }
 }

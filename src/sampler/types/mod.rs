@@ -306,12 +306,11 @@ pub trait ProfileType: Send {
     /// Called after sampling has started, when its sample types have columns.
     fn start(&mut self, _maker: &mut StackMaker, _start: &TypeStart<'_>) {}
 
-    /// The sample of its event number `event` with what the type's own record has of its stack.
-    fn completed<'s>(&self, _event: usize, sample: &Sample<'s>) -> Sample<'s> {
-        *sample
-    }
+    /// Gives a sample of its event number `event` what the type's own record has of its stack.
+    fn complete(&self, _event: usize, _sample: &mut Sample<'_>) {}
 
-    /// Handles a sample of its event number `event`, which is [completed](ProfileType::completed); `weight`: the value in units of the event.
+    /// Handles a sample of its event number `event`, which is [complete](ProfileType::complete);
+    /// `weight`: the value in units of the event.
     fn sample(
         &mut self,
         _maker: &mut StackMaker,

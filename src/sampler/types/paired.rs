@@ -237,10 +237,9 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         self.pairs.set_columns(start.first, self.paired.has_amount());
     }
 
-    fn completed<'s>(&self, event: usize, sample: &Sample<'s>) -> Sample<'s> {
-        match self.readers.get(event) {
-            Some(PairReader::Calls) => stack_parts::completed(sample, CALL_SIZE),
-            _ => *sample,
+    fn complete(&self, event: usize, sample: &mut Sample<'_>) {
+        if let Some(PairReader::Calls) = self.readers.get(event) {
+            stack_parts::complete(sample, CALL_SIZE);
         }
     }
 

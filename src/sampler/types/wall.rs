@@ -190,10 +190,9 @@ impl ProfileType for Wall {
     }
 
     /// Event 0 is the clock.
-    fn completed<'s>(&self, event: usize, sample: &Sample<'s>) -> Sample<'s> {
-        match (event, &self.way) {
-            (1, WallSource::Bpf(_)) => stack_parts::completed(sample, WAIT_SIZE),
-            _ => *sample,
+    fn complete(&self, event: usize, sample: &mut Sample<'_>) {
+        if let (1, WallSource::Bpf(_)) = (event, &self.way) {
+            stack_parts::complete(sample, WAIT_SIZE);
         }
     }
 

@@ -3,12 +3,11 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use super::{Deep, DeepStackCounts, MAX_CHUNKS, cap};
+use super::{Deep, DeepStackCounts, StackChunks, cap};
 use crate::sampler::attr::Trigger;
 use crate::sampler::bpf::filter::SampleFilter;
 use crate::sampler::events::{EventKind, GroupRole};
 use crate::sampler::{Event, EventSpec, Options};
-use sys::record::{Chunk, Sample, UserStack};
 
 /// The deep stacks of a recording.
 #[derive(Debug, Default)]
@@ -75,24 +74,14 @@ impl DeepStacks {
         self.deep.iter().for_each(Deep::clear);
     }
 
-    /// Delivers an event of a ring: a sample gets all of its stack.
-    pub fn complete<T>(&mut self, event: Event<'_>, consume: impl FnOnce(Event<'_>) -> T) -> T {
+    /// Gives a sample of a ring all of its stack, in `chunks`. To be called for each event.
+    pub fn complete<'s>(&'s mut self, event: &mut Event<'s>, chunks: &'s mut StackChunks<'s>) {
         self.refresh();
-        let Some(deep) = &mut self.deep else { return consume(event) };
-        match event {
-            Event::Sample { event, weight, represents, sample } if deep.has(sample.time) => {
-                let mut chunks = [Chunk::default(); MAX_CHUNKS];
-                let rest = deep.rest(&sample, &mut chunks);
-                let user = match sample.user {
-                    UserStack::Native { regs, all, bytes, full, .. } => {
-                        UserStack::Native { regs, all, bytes, full, rest }
-                    }
-                    other => other,
-                };
-                let sample = Sample { user, ..sample };
-                consume(Event::Sample { event, weight, represents, sample })
-            }
-            other => consume(other),
+        if let (Some(deep), Event::Sample { sample, .. }) = (&mut self.deep, event)
+            && deep.has(sample.time)
+        {
+            let all = deep.rest(sample, chunks);
+            sample.rest_mut().into_iter().for_each(|rest| *rest = all);
         }
     }
 
