@@ -141,8 +141,15 @@ impl Aggregator {
         self.periodic().any(|work| work.is_busy(elapsed))
     }
 
-    /// Adds an event.
-    pub fn event(&mut self, event: &Event<'_>) {
+    /// Adds an event of this time (`CLOCK_MONOTONIC`, nanoseconds), after the samples from before it
+    /// that do not belong to an event.
+    ///
+    /// These are not left for the end of a round: a record changes what processes and threads are
+    /// called and which code they have mapped, from its time on. An older sample is unwound and
+    /// labelled by the state before it, a later one by that after it. Their ring must not fill while
+    /// many events are unwound, either.
+    pub fn event(&mut self, time: u64, event: &Event<'_>) {
+        self.take_in(time, false);
         match event {
             Event::Sample { event, weight, represents, sample } => {
                 self.sample(

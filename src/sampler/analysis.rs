@@ -279,8 +279,7 @@ impl Analysis {
             if let Some(aggregator) = &mut direct
                 && (*has_own_samples || aggregator.is_quick(&event))
             {
-                aggregator.take_in(time, false);
-                aggregator.event(&event);
+                aggregator.event(time, &event);
                 return Delivery::Taken;
             }
             direct = None;
@@ -408,10 +407,9 @@ fn run(Beginning { shared, pids, work, held, allowance }: &Beginning) {
 impl Work {
     fn run(self, aggregator: &mut Aggregator, pids: &[i32], memory: &mut Vec<u8>) {
         match self {
-            Work::Event(time, event) => event.restore(memory, |event| {
-                aggregator.take_in(time, false);
-                aggregator.event(event);
-            }),
+            Work::Event(time, event) => {
+                event.restore(memory, |event| aggregator.event(time, event));
+            }
             Work::TakeIn { until, over } => aggregator.take_in(until, over),
             Work::RunTimeFiles => aggregator.maker.read_jit_files(),
             Work::Poll { elapsed, thinned } => aggregator.poll(&Poll { elapsed, pids, thinned }),
