@@ -27,7 +27,7 @@ pub use into_profile::Aggregated;
 use kernel_code::KernelCode;
 use labels::{Keys, LabelCache};
 pub use pending_stack::{NOT_SAMPLED, PendingStack};
-use prepare::{Prepared, Walked};
+use prepare::{Prepared, Unwound};
 use profile::{Builder, Column, LabelSetId, LocationId, MappingId, Truncation};
 use sys::foreign::{Root, Roots};
 use sys::image::{NotOpened, State};

@@ -368,17 +368,11 @@ impl Unwinder {
                 let beyond = Cell::new(false);
                 let stack = StackCopy { start: regs.sp, bytes, full, rest, beyond: &beyond };
                 let walk = Walk { regions, thread, stack, all, chain };
-                let mut end = self.walk(&walk, regs, images, frames);
-                // Frame pointers lead on from the same memory.
-                if !matches!(end, StackEnd::Complete | StackEnd::ExceptionDelivery)
-                    && self.splice(&walk, regs, frames, images)
-                    && frames.last().is_some_and(|&last| self.is_outermost(last, images))
-                {
-                    end = StackEnd::Complete;
-                }
+                self.begin(&walk);
+                let end = self.walk(&walk, regs, images, frames);
+                let end = self.finish(&walk, regs, end, images, frames);
                 self.beyond = beyond.get();
-                let is_uncovered = matches!(end, StackEnd::Uncovered | StackEnd::NoUnwindInfo);
-                if is_uncovered && self.rules.has_skipped() { StackEnd::NotAnalysed } else { end }
+                end
             }
             UserStack::Compat => StackEnd::Compat,
             UserStack::None => StackEnd::Complete,

@@ -99,30 +99,15 @@ impl StackCopy<'_> {
 }
 
 impl Unwinder {
-    pub(super) fn walk(
-        &mut self,
-        walk: &Walk<'_>,
-        regs: Regs,
-        images: &mut Images,
-        frames: &mut Vec<Frame>,
-    ) -> StackEnd {
+    /// Prepares for a walk.
+    pub(super) fn begin(&mut self, walk: &Walk<'_>) {
         self.memo.begin(walk.thread.tid, walk.regions.version());
         self.blind = false;
         self.go = GoPositions::of(walk.stack.rest.go());
-        let mut end = self.walk_up(walk, regs, images, frames);
-        if self.blind && end != StackEnd::Complete {
-            end = StackEnd::ExceptionDelivery;
-        }
-        let go_on = end != StackEnd::Complete && self.through_go(walk, images, frames);
-        self.memo.finish(end == StackEnd::Complete);
-        self.kept = Some(self.memo.kept());
-        if go_on {
-            return StackEnd::Complete;
-        }
-        end
     }
 
-    fn walk_up(
+    /// Walks up from a frame with these registers, as far as unwind information and code lead.
+    pub(super) fn walk(
         &mut self,
         walk: &Walk<'_>,
         mut regs: Regs,
@@ -193,6 +178,36 @@ impl Unwinder {
                 step => return self.why(step, frame, images, frames),
             };
         }
+    }
+
+    /// Continues the stack of a walk that ended early where frame pointers lead on, and notes the
+    /// walk. Returns the stack's end.
+    pub(super) fn finish(
+        &mut self,
+        walk: &Walk<'_>,
+        regs: Regs,
+        end: StackEnd,
+        images: &mut Images,
+        frames: &mut Vec<Frame>,
+    ) -> StackEnd {
+        let is_complete = end == StackEnd::Complete;
+        let goes_on = !is_complete && self.through_go(walk, images, frames);
+        self.memo.finish(is_complete);
+        self.kept = Some(self.memo.kept());
+        if is_complete || goes_on {
+            return StackEnd::Complete;
+        }
+        if self.blind || end == StackEnd::ExceptionDelivery {
+            return StackEnd::ExceptionDelivery;
+        }
+        // Frame pointers lead on from the same memory.
+        if self.splice(walk, regs, frames, images)
+            && frames.last().is_some_and(|&last| self.is_outermost(last, images))
+        {
+            return StackEnd::Complete;
+        }
+        let is_uncovered = matches!(end, StackEnd::Uncovered | StackEnd::NoUnwindInfo);
+        if is_uncovered && self.rules.has_skipped() { StackEnd::NotAnalysed } else { end }
     }
 
     /// Kind of the address that a frame leads to: functions that Go's handlers of signals make

@@ -8,7 +8,7 @@ use unwind::{Place, StackEnd};
 
 /// Result of unwinding the user stack of a sample.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Walked {
+pub(super) struct Unwound {
     /// Its end.
     pub end: StackEnd,
     /// The sample has a user stack.
@@ -17,9 +17,9 @@ pub(super) struct Walked {
     pub hidden: bool,
 }
 
-impl Default for Walked {
-    fn default() -> Walked {
-        Walked { end: StackEnd::Complete, is_counted: false, hidden: false }
+impl Default for Unwound {
+    fn default() -> Unwound {
+        Unwound { end: StackEnd::Complete, is_counted: false, hidden: false }
     }
 }
 
@@ -28,7 +28,7 @@ impl Default for Walked {
 pub(super) struct Prepared {
     thread: ThreadId,
     time: u64,
-    walked: Walked,
+    unwound: Unwound,
 }
 
 impl StackMaker {
@@ -44,7 +44,7 @@ impl StackMaker {
         scratch.split(sample);
         scratch.add_address(sample, self.stacks);
         let (in_kernel, frames) = (scratch.kernel.len(), &mut scratch.frames);
-        let walked = self.walk(sample, in_kernel, &scratch.chain, frames, Known::Cached);
+        let unwound = self.unwind(sample, in_kernel, &scratch.chain, frames, Known::Cached);
         let jit_known = scratch.frames.iter().all(|frame| match frame.place {
             Place::Memory { image, .. } => {
                 self.table.jit.knows(sample.pid, self.table.images.get(image).pid)
@@ -52,9 +52,9 @@ impl StackMaker {
             _ => true,
         });
         self.scratch = scratch;
-        match walked.filter(|_| jit_known) {
-            Some(walked) => {
-                self.prepared = Some(Prepared { thread, time: sample.time, walked });
+        match unwound.filter(|_| jit_known) {
+            Some(unwound) => {
+                self.prepared = Some(Prepared { thread, time: sample.time, unwound });
                 true
             }
             None => {
@@ -65,11 +65,11 @@ impl StackMaker {
     }
 
     /// The stack of this sample, if it was prepared; its frames are in the scratch buffer.
-    pub(super) fn take_prepared(&mut self, sample: &Sample<'_>) -> Option<Walked> {
+    pub(super) fn take_prepared(&mut self, sample: &Sample<'_>) -> Option<Unwound> {
         let is_of = |p: &Prepared| (p.thread, p.time) == (sample.thread(), sample.time);
         let found = self.prepared.take_if(|prepared| is_of(prepared));
         self.forget_unused();
-        found.map(|prepared| prepared.walked)
+        found.map(|prepared| prepared.unwound)
     }
 
     /// Forgets a stack that was prepared, but not used.

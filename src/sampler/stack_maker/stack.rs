@@ -1,9 +1,8 @@
 //! Converts samples to the locations of their stacks.
 
-use super::{Innermost, Moment, Scratch, StackMaker, Walked};
+use super::{Innermost, Moment, Scratch, StackMaker, Unwound};
 use crate::sampler::StackMethod;
 use profile::{LocationId, Truncation};
-use sys::ThreadId;
 use sys::record::{Sample, UserStack};
 use unwind::{self, Frame, Place, StackEnd};
 
@@ -153,15 +152,15 @@ impl StackMaker {
         chain: &[u64],
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
-        let walked = match self.take_prepared(sample) {
-            Some(walked) => walked,
-            None if self.is_frugal => self.walk_frugally(sample, in_kernel, chain, frames),
+        let unwound = match self.take_prepared(sample) {
+            Some(unwound) => unwound,
+            None if self.is_frugal => self.unwind_frugally(sample, in_kernel, chain, frames),
             None => {
-                let walked = self.walk(sample, in_kernel, chain, frames, Known::Anything);
-                walked.unwrap_or_default()
+                let unwound = self.unwind(sample, in_kernel, chain, frames, Known::Anything);
+                unwound.unwrap_or_default()
             }
         };
-        let Walked { end, is_counted, hidden } = walked;
+        let Unwound { end, is_counted, hidden } = unwound;
         self.counts.hidden_mappings |= hidden;
         if self.stacks == StackMethod::None || !is_counted {
             return StackEnd::Complete;
@@ -174,15 +173,15 @@ impl StackMaker {
     }
 
     /// Unwinds the user stack if cached results suffice for it; else only its innermost frame.
-    fn walk_frugally(
+    fn unwind_frugally(
         &mut self,
         sample: &Sample<'_>,
         in_kernel: usize,
         chain: &[u64],
         frames: &mut Vec<Frame>,
-    ) -> Walked {
-        if let Some(walked) = self.walk(sample, in_kernel, chain, frames, Known::Cached) {
-            return walked;
+    ) -> Unwound {
+        if let Some(unwound) = self.unwind(sample, in_kernel, chain, frames, Known::Cached) {
+            return unwound;
         }
         self.forget_trail();
         self.unwinder.kept = None;
@@ -193,65 +192,37 @@ impl StackMaker {
         };
         let (process, images) = self.table.split(sample.pid);
         unwind::chain_frames(sample.pid, &process.regions, images, leaf.as_slice(), frames);
-        Walked { end: StackEnd::NotAnalysed, is_counted: true, hidden: false }
+        Unwound { end: StackEnd::NotAnalysed, is_counted: true, hidden: false }
     }
 
     /// Unwinds the user stack; `None` if that needs more than is `known`.
-    pub(super) fn walk(
+    pub(super) fn unwind(
         &mut self,
         sample: &Sample<'_>,
         in_kernel: usize,
         chain: &[u64],
         frames: &mut Vec<Frame>,
         known: Known,
-    ) -> Option<Walked> {
+    ) -> Option<Unwound> {
+        let Sample { pid, user, .. } = *sample;
         frames.clear();
         self.unwinder.kept = None;
-        if sample.pid < 0 || (chain.is_empty() && sample.user == UserStack::None) {
-            return Some(Walked::default());
+        if pid < 0 || (chain.is_empty() && user == UserStack::None) {
+            return Some(Unwound::default());
         }
-        if let UserStack::Native { regs, .. } = sample.user
-            && !self.table.is_current(sample.pid, regs.ip, sample.kernel)
+        if let UserStack::Native { regs, .. } = user
+            && !self.table.is_current(pid, regs.ip, sample.kernel)
         {
-            return Some(Walked::default());
+            return Some(Unwound::default());
         }
-        let pid = sample.pid;
-        let end = match self.unwind(sample, chain, frames, known)? {
-            StackEnd::Unreadable if sample.kernel => StackEnd::NoUserMemory,
-            end => end,
-        };
-        let too_deep = !self.stacks.has_copies() && in_kernel + chain.len() >= self.max_chain;
-        let end = if too_deep { StackEnd::ChainTooDeep } else { end };
-        let mut walked = Walked { end, is_counted: true, hidden: false };
-        let nowhere = |frame: &Frame| matches!(frame.place, Place::Unmapped { .. });
-        if end == StackEnd::BadReturnAddress || frames.last().is_some_and(nowhere) {
-            let process = self.table.process(pid);
-            if process.unread {
-                walked = Walked { end: StackEnd::HiddenMappings, hidden: process.hidden, ..walked };
-            } else if self.table.may_lack_mappings(pid) {
-                walked.end = StackEnd::LostMappings;
-            }
-        }
-        Some(walked)
-    }
-
-    fn unwind(
-        &mut self,
-        sample: &Sample<'_>,
-        chain: &[u64],
-        frames: &mut Vec<Frame>,
-        known: Known,
-    ) -> Option<StackEnd> {
-        let (process, images) = self.table.split(sample.pid);
-        let Sample { pid, tid, user, .. } = *sample;
+        let (process, images) = self.table.split(pid);
         let regions = &process.regions;
-        let thread = ThreadId { pid, tid };
         if known == Known::Cached {
             self.unwinder.begin_closed(images);
         }
         let end = match user {
             UserStack::Native { .. } => {
-                self.unwinder.unwind(thread, regions, images, user, chain, frames)
+                self.unwinder.unwind(sample.thread(), regions, images, user, chain, frames)
             }
             // The interrupt came while the kernel saved or restored the registers: it gives none
             // then (`perf_get_regs_user`), but walks from what lies in their place.
@@ -261,7 +232,35 @@ impl StackMaker {
                 if self.stacks.has_copies() { StackEnd::Compat } else { StackEnd::Complete }
             }
         };
-        (!self.unwinder.end_closed(images)).then_some(end)
+        if self.unwinder.end_closed(images) {
+            return None;
+        }
+        let end = match end {
+            _ if !self.stacks.has_copies() && in_kernel + chain.len() >= self.max_chain => {
+                StackEnd::ChainTooDeep
+            }
+            StackEnd::Unreadable if sample.kernel => StackEnd::NoUserMemory,
+            end => end,
+        };
+        Some(self.explain(pid, end, frames.last()))
+    }
+
+    /// The end of a stack whose outermost frame is `last`; of one that led to no mapping, the reason
+    /// for which the mapping may be unknown.
+    fn explain(&mut self, pid: i32, end: StackEnd, last: Option<&Frame>) -> Unwound {
+        let unwound = Unwound { end, is_counted: true, hidden: false };
+        let nowhere = |frame: &Frame| matches!(frame.place, Place::Unmapped { .. });
+        if end != StackEnd::BadReturnAddress && !last.is_some_and(nowhere) {
+            return unwound;
+        }
+        let process = self.table.process(pid);
+        if process.unread {
+            Unwound { end: StackEnd::HiddenMappings, hidden: process.hidden, ..unwound }
+        } else if self.table.may_lack_mappings(pid) {
+            Unwound { end: StackEnd::LostMappings, ..unwound }
+        } else {
+            unwound
+        }
     }
 }
 
@@ -311,23 +310,24 @@ pub fn truncation(end: StackEnd) -> Option<Truncation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sys::ThreadId;
     use sys::record::{AllRegs, Regs, Rest};
 
     #[test]
     fn without_saved_registers_there_are_no_user_frames() {
         let thread = ThreadId { pid: 1, tid: 1 };
         let sample = Sample::with_user_stack(thread, 1, 0x1000, UserStack::None);
-        let walk = |stacks: StackMethod| {
+        let unwind = |stacks: StackMethod| {
             let mut maker = StackMaker::new(profile::Builder::new(&[("samples", "count")]), stacks);
             let mut frames = Vec::new();
             let chain = [0x1000, 0x2000];
-            let walked = maker.walk(&sample, 0, &chain, &mut frames, Known::Anything).unwrap();
-            (walked.end, frames.len())
+            let unwound = maker.unwind(&sample, 0, &chain, &mut frames, Known::Anything).unwrap();
+            (unwound.end, frames.len())
         };
         let copies = StackMethod::Auto { dump: 65_528 };
-        assert_eq!(walk(copies), (StackEnd::RegistersNotSaved, 0));
+        assert_eq!(unwind(copies), (StackEnd::RegistersNotSaved, 0));
         // The event never has them: the leaf is shown, and its caller lies in no mapping.
-        assert_eq!(walk(StackMethod::FramePointer).1, 1);
+        assert_eq!(unwind(StackMethod::FramePointer).1, 1);
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
             let stacks = StackMethod::Auto { dump: 65_528 };
             let mut maker = StackMaker::new(profile::Builder::new(&[("samples", "count")]), stacks);
             let mut frames = Vec::new();
-            maker.walk(&sample, 0, &[], &mut frames, Known::Anything).unwrap().end
+            maker.unwind(&sample, 0, &[], &mut frames, Known::Anything).unwrap().end
         };
         assert_eq!(end(true), StackEnd::NoUserMemory);
         assert_eq!(end(false), StackEnd::Unreadable);
