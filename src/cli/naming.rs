@@ -11,7 +11,7 @@ use super::progress::Progress;
 use super::record::{self, Recorded};
 use crate::report::advice::interpreters;
 use crate::report::locks::{self, LockWaits};
-use crate::sampler::{Interrupts, Recording};
+use crate::sampler::{Aggregated, Interrupts, Recording};
 use formats::pprof;
 use messages::Message;
 use profile::{Cause, Diagnostics, Profile};
@@ -24,10 +24,16 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time for an ended lookup to return the names that it has.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Looks up the `names` of a recording if given, and adds the figures to the comments.
+/// Looks up the `names` of a recording if given, and adds the figures to the comments. This is the
+/// order of all that happens between the last sample and the profile that a command writes:
 ///
-/// The recording is first written to `output` if that is a file, so that it survives whatever
-/// happens during the lookup.
+/// 1. The recording is written to `output` without names if that is a file, so that it survives
+///    whatever happens during the lookup.
+/// 2. Names are looked up until the user ends that, and waits for locks are recognized by them.
+/// 3. What has no name, and why, is added to the figures, with notes: they depend on the names.
+/// 4. The figures become comments.
+///
+/// A profile is then written by [`record::write`].
 ///
 /// # Errors
 ///
@@ -39,52 +45,28 @@ pub fn name(
     progress: &Progress,
     output: Option<&mut Output>,
 ) -> anyhow::Result<Recorded> {
-    let Recording { aggregated, mut diagnostics, notes, exit, running, .. } = recording;
+    let Recording { mut aggregated, mut diagnostics, notes, exit, running } = recording;
     diagnostics.notes = notes.all().map(Message::to_string).collect();
-    let first_of_names = diagnostics.notes.len();
-    let mut profile = aggregated.profile;
-    let mut status = LookupStatus { complete: names.is_some(), ..LookupStatus::default() };
     progress.recorded();
-    if let Some(names) = names {
-        let bytes = without_names(&mut profile, &diagnostics)?;
-        let file = keep(&bytes, output, interrupts)?;
-        let fetches = names.debuginfod.is_some();
-        let options = SymbolOptions {
-            files: aggregated.files,
-            roots: aggregated.roots,
-            run_time: aggregated.run_time,
-            changed: aggregated.changed,
-            ..names
-        };
-        let end = look_up(profile, options, interrupts, progress);
-        status.add_end(&end, interrupts, file);
-        diagnostics.notes.extend(status.missed.clone());
-        let found = match end {
-            LookupEnd::Done(with_names, found) => {
-                profile = *with_names;
-                Some(found)
-            }
-            LookupEnd::Abandoned | LookupEnd::Failed => {
-                // The thread may still use their descriptors.
-                std::mem::forget(aggregated.images);
-                profile = pprof::read(bytes.as_slice())?;
-                None
-            }
-        };
-        if fetches && let Some(found) = &found {
-            status.missed = status.missed.or_else(|| found.outcome.errors.first().cloned());
+    let (mut profile, status) = match names {
+        Some(names) => {
+            let bytes = without_names(&mut aggregated.profile, &diagnostics)?;
+            let file = keep(&bytes, output, interrupts)?;
+            let fetches = names.debuginfod.is_some();
+            let named = look_up(aggregated, names, &bytes, interrupts, progress)?;
+            let status = LookupStatus::new(&named, interrupts, file, fetches, &mut diagnostics);
+            (named.profile, status)
         }
-        status.run_time_code = add_outcome(found, &profile, &mut diagnostics);
-        status.interpreter = interpreters::hidden_functions(&profile);
-        diagnostics.notes.extend(status.interpreter.clone());
-    } else {
-        diagnostics.unsymbolized = symbols::unsymbolized(&profile);
-    }
+        None => {
+            diagnostics.unsymbolized = symbols::unsymbolized(&aggregated.profile);
+            (aggregated.profile, LookupStatus::default())
+        }
+    };
     progress.finish();
     interrupts.end_naming();
+    diagnostics.notes.extend(status.notes.iter().cloned());
     (diagnostics.own_cpu_seconds, diagnostics.own_peak_bytes) = os::own_usage();
     set_comments(&mut profile, &diagnostics);
-    let notes_of_names = diagnostics.notes[first_of_names..].to_vec();
     Ok(Recorded {
         profile,
         diagnostics,
@@ -93,7 +75,7 @@ pub fn name(
         names_missed: status.missed,
         run_time_code: status.run_time_code,
         interpreter: status.interpreter,
-        notes_of_names,
+        notes_of_names: status.notes,
         exit,
         running,
     })
@@ -110,39 +92,99 @@ struct LookupStatus {
     run_time_code: Option<String>,
     /// The line about an interpreter.
     interpreter: Option<String>,
+    /// All notes about names.
+    notes: Vec<String>,
 }
 
 impl LookupStatus {
-    /// Notes an early end. `file` contains the recording, if it is a file.
-    fn add_end(&mut self, end: &LookupEnd, interrupts: &Interrupts, file: Option<PathBuf>) {
+    /// After a lookup, whose result is added to the figures. `file` contains the recording, if it
+    /// is a file; `fetches`: names were fetched from servers, too.
+    fn new(
+        named: &Named,
+        interrupts: &Interrupts,
+        file: Option<PathBuf>,
+        fetches: bool,
+        diagnostics: &mut Diagnostics,
+    ) -> LookupStatus {
+        let Named { profile, end } = named;
+        let mut status = LookupStatus { complete: true, ..LookupStatus::default() };
         if matches!(end, LookupEnd::Failed) {
-            self.missed = Some("the look-up of names failed: this is a bug".to_owned());
+            status.missed = Some("the look-up of names failed: this is a bug".to_owned());
         }
         if interrupts.skip_names().load(Ordering::SeqCst) && !end.is_complete() {
-            self.missed = Some(interrupted(file));
+            status.missed = Some(interrupted(file));
             // Advice would not help.
-            self.complete = false;
+            status.complete = false;
         }
+        status.notes.extend(status.missed.clone());
+        diagnostics.unsymbolized = symbols::unsymbolized(profile);
+        if let LookupEnd::Done(found) = end {
+            status.add_outcome(found, profile, diagnostics);
+            if fetches {
+                status.missed = status.missed.or_else(|| found.outcome.errors.first().cloned());
+            }
+        }
+        status.interpreter = interpreters::hidden_functions(profile);
+        status.notes.extend(status.interpreter.clone());
+        status
+    }
+
+    /// Adds the reasons for missing names to the figures, and notes about them.
+    fn add_outcome(
+        &mut self,
+        found: &LookupResult,
+        profile: &Profile,
+        diagnostics: &mut Diagnostics,
+    ) {
+        let LookupResult { outcome, waits } = found;
+        let all = symbols::counted(profile);
+        self.run_time_code = record::run_time_code(profile, all);
+        let explained = self.run_time_code.is_some();
+        diagnostics.reasons = outcome.reasons();
+        self.notes.extend(record::reasons(outcome, diagnostics, all, explained));
+        self.notes.extend(self.run_time_code.clone());
+        self.notes.extend(waits.sentences());
+        self.notes.extend(outcome.errors.iter().cloned());
     }
 }
 
-/// Looks up the names of `profile` until the user ends it.
-fn look_up(
+/// A recording after the lookup of its names.
+struct Named {
+    /// With the names that were found.
     profile: Profile,
-    options: SymbolOptions,
+    end: LookupEnd,
+}
+
+/// Looks up the names of a recording until the user ends it. `bytes`: the recording without names.
+///
+/// # Errors
+///
+/// The recording cannot be read from `bytes`, if the lookup did not end.
+fn look_up(
+    aggregated: Aggregated,
+    names: SymbolOptions,
+    bytes: &[u8],
     interrupts: &Interrupts,
     progress: &Progress,
-) -> LookupEnd {
-    if let Some(server) = options.debuginfod.clone() {
+) -> anyhow::Result<Named> {
+    if let Some(server) = names.debuginfod.clone() {
         interrupts.instead(move || server.abandon());
     }
+    let Aggregated { profile, files, roots, run_time, changed, images, .. } = aggregated;
     let stop = interrupts.skip_names();
-    let options = SymbolOptions { stop: stop.clone(), ..options };
+    let options = SymbolOptions { files, roots, run_time, changed, stop: stop.clone(), ..names };
     let bar = progress.symbols();
     let look_up = move |profile: &mut Profile| {
         LookupResult::look_up(profile, &options, &|done, all| bar.set(done, all))
     };
-    in_background(profile, look_up, &stop)
+    match in_background(profile, look_up, &stop) {
+        (Some(profile), end) => Ok(Named { profile, end }),
+        (None, end) => {
+            // The thread may still use their descriptors.
+            std::mem::forget(images);
+            Ok(Named { profile: pprof::read(bytes)?, end })
+        }
+    }
 }
 
 /// The recording before its names are looked up, in pprof format.
@@ -201,8 +243,8 @@ impl LookupResult {
 
 /// The end of a lookup.
 enum LookupEnd {
-    /// It found these names; after an interrupt, only those until then.
-    Done(Box<Profile>, LookupResult),
+    /// It found names; after an interrupt, only those until then.
+    Done(LookupResult),
     /// It did not end in time after an interrupt.
     Abandoned,
     /// It panicked.
@@ -212,17 +254,17 @@ enum LookupEnd {
 impl LookupEnd {
     /// Whether nothing was left out because of an interrupt.
     fn is_complete(&self) -> bool {
-        matches!(self, LookupEnd::Done(_, found) if !is_interrupted(&found.outcome))
+        matches!(self, LookupEnd::Done(found) if !is_interrupted(&found.outcome))
     }
 }
 
 /// Runs a lookup in a thread, which may hang: once `stop` is true, it has [`GRACE`] to end and is
-/// then abandoned.
+/// then abandoned. Returns the profile if the lookup ended.
 fn in_background(
     mut profile: Profile,
     look_up: impl FnOnce(&mut Profile) -> LookupResult + Send + 'static,
     stop: &AtomicBool,
-) -> LookupEnd {
+) -> (Option<Profile>, LookupEnd) {
     let (sender, answer) = mpsc::channel();
     let work = move || {
         let found = look_up(&mut profile);
@@ -230,19 +272,19 @@ fn in_background(
         let _ = sender.send((profile, found));
     };
     if std::thread::Builder::new().name("names".to_owned()).spawn(work).is_err() {
-        return LookupEnd::Failed;
+        return (None, LookupEnd::Failed);
     }
     let mut stopped: Option<Instant> = None;
     loop {
         match answer.recv_timeout(CHECK_INTERVAL) {
-            Ok((profile, found)) => return LookupEnd::Done(Box::new(profile), found),
-            Err(RecvTimeoutError::Disconnected) => return LookupEnd::Failed,
+            Ok((profile, found)) => return (Some(profile), LookupEnd::Done(found)),
+            Err(RecvTimeoutError::Disconnected) => return (None, LookupEnd::Failed),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if stop.load(Ordering::SeqCst)
             && stopped.get_or_insert_with(Instant::now).elapsed() >= GRACE
         {
-            return LookupEnd::Abandoned;
+            return (None, LookupEnd::Abandoned);
         }
     }
 }
@@ -256,24 +298,6 @@ fn interrupted(file: Option<PathBuf>) -> String {
     let file =
         file.map_or("FILE".into(), |file| super::shell_word(&file.to_string_lossy()).into_owned());
     format!("interrupted: names are missing; `prof symbolize {file}` looks them up")
-}
-
-/// Adds the result of a lookup to the figures. Returns the remedy for code that was made at run
-/// time, if much of it has no names.
-fn add_outcome(
-    found: Option<LookupResult>,
-    profile: &Profile,
-    diagnostics: &mut Diagnostics,
-) -> Option<String> {
-    diagnostics.unsymbolized = symbols::unsymbolized(profile);
-    let LookupResult { outcome, waits } = found?;
-    let all = symbols::counted(profile);
-    let hint = record::run_time_code(profile, all);
-    let why = record::reasons(&outcome, diagnostics, all, hint.is_some());
-    diagnostics.reasons = outcome.reasons();
-    let notes = why.into_iter().chain(hint.clone()).chain(waits.sentences()).chain(outcome.errors);
-    diagnostics.notes.extend(notes);
-    hint
 }
 
 #[cfg(test)]
@@ -294,7 +318,7 @@ mod tests {
             let _ = never.recv();
             LookupResult::default()
         };
-        assert!(matches!(in_background(profile(), look_up, &stop), LookupEnd::Abandoned));
+        assert!(matches!(in_background(profile(), look_up, &stop), (None, LookupEnd::Abandoned)));
         drop(hang);
     }
 
@@ -302,7 +326,7 @@ mod tests {
     fn a_lookup_that_panics_loses_nothing_but_names() {
         let look_up = |_: &mut Profile| panic!("a look-up that panics: this is a test");
         let stop = AtomicBool::new(false);
-        assert!(matches!(in_background(profile(), look_up, &stop), LookupEnd::Failed));
+        assert!(matches!(in_background(profile(), look_up, &stop), (None, LookupEnd::Failed)));
     }
 
     #[test]
@@ -312,7 +336,7 @@ mod tests {
             LookupResult::default()
         };
         let ended = in_background(profile(), look_up, &AtomicBool::new(true));
-        let LookupEnd::Done(profile, _) = ended else { panic!("it ended") };
+        let (Some(profile), LookupEnd::Done(_)) = ended else { panic!("it ended") };
         assert!(profile.strings.find("found").is_some());
     }
 

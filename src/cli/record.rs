@@ -1,7 +1,7 @@
 //! `prof record`.
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
@@ -100,7 +100,22 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut output = Output::create(&args.output)?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
     let recorded = record(&args.target, names, args.verbosity, &mut output)?;
-    let to_stdout = output.is_stdout();
+    write(&recorded, output, Summary::for_recording, args.verbosity)?;
+    Ok(recorded.exit_code())
+}
+
+/// Writes the profile to `output`, and its summary to standard error.
+///
+/// # Errors
+///
+/// The profile cannot be written.
+pub fn write<'r>(
+    recorded: &'r Recorded,
+    output: Output,
+    summary: fn(&'r Recorded, Option<&Path>) -> Summary<'r>,
+    Verbosity { quiet, verbose }: Verbosity,
+) -> anyhow::Result<()> {
+    let file = (!output.is_stdout()).then(|| output.path().to_owned());
     let stays = output.stays();
     let bytes = output.write(&recorded.profile).map_err(|e| {
         if recorded.names && stays {
@@ -109,17 +124,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             e
         }
     })?;
-    if !args.verbosity.quiet {
-        let file = (!to_stdout).then_some(args.output.as_path());
-        let summary = Summary::for_recording(&recorded, file);
-        summary.write(&mut Stderr, args.verbosity.verbose)?;
-        if let Some(file) = file {
-            let next = stays && recorded.diagnostics.samples > 0;
-            summary::written(&mut Stderr, file, bytes, next.then_some(recorded.names))?;
-        }
-        summary.advice(&mut Stderr, args.verbosity.verbose)?;
+    if quiet {
+        return Ok(());
     }
-    Ok(recorded.exit_code())
+    let summary = summary(recorded, file.as_deref());
+    summary.write(&mut Stderr, verbose)?;
+    if let Some(file) = file {
+        let next = stays && recorded.diagnostics.samples > 0;
+        summary::written(&mut Stderr, &file, bytes, next.then_some(recorded.names))?;
+    }
+    summary.advice(&mut Stderr, verbose)?;
+    Ok(())
 }
 
 /// Records, looks up `names` if given, and adds the figures to the comments.

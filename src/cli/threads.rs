@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use super::output::Output;
 use super::progress::{Bars, Progress};
-use super::summary::{self, Summary, Verbosity};
+use super::summary::{Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
-use super::{examples, usage};
+use super::{examples, record, usage};
 use crate::report::{json, threads};
 use crate::sampler::{self, Interrupts, Target, types};
 use sys::printed::{self, Stderr};
@@ -86,25 +86,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     interrupts.close_window();
     let mut recorded =
         super::naming::name(recording, Some(names), &interrupts, &progress, output.as_mut())?;
-    let quiet = args.verbosity.quiet;
-    let mut err = Stderr;
     match output {
-        Some(output) => {
-            let to_stdout = output.is_stdout();
-            let stays = output.stays();
-            let bytes = output.write(&recorded.profile)?;
-            let file = args.output.as_deref().filter(|_| !to_stdout);
-            if quiet {
-                return Ok(ExitCode::SUCCESS);
-            }
-            let summary = Summary::for_snapshot(&recorded, file);
-            summary.write(&mut err, args.verbosity.verbose)?;
-            if let Some(file) = file {
-                let next = stays && recorded.diagnostics.samples > 0;
-                summary::written(&mut err, file, bytes, next.then_some(recorded.names))?;
-            }
-            summary.advice(&mut err, args.verbosity.verbose)?;
-        }
+        Some(output) => record::write(&recorded, output, Summary::for_snapshot, args.verbosity)?,
         None => {
             recorded.profile.strings.replace(printed::line);
             let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
@@ -117,10 +100,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 threads::write(&mut out, &view, &listed)?;
             }
             out.flush()?;
-            if !quiet {
+            if !args.verbosity.quiet {
                 let summary = Summary::for_printed_threads(&recorded);
-                summary.write(&mut err, args.verbosity.verbose)?;
-                summary.advice(&mut err, args.verbosity.verbose)?;
+                summary.write(&mut Stderr, args.verbosity.verbose)?;
+                summary.advice(&mut Stderr, args.verbosity.verbose)?;
             }
         }
     }
