@@ -59,14 +59,47 @@ impl LeftOut {
 
 impl From<LeftOut> for Message {
     fn from(LeftOut { what, why }: LeftOut) -> Message {
+        let message = why.statement().cloned().map(Box::new);
         let why = why.to_string();
         match what {
-            Subject::Event(event) => Message::EventLeftOut { event, why },
+            Subject::Event(event) => Message::EventLeftOut { event, why, message },
             Subject::ProfileType(name) => Message::TypeLeftOut {
                 noun: name.noun().to_owned(),
                 plural: matches!(name, TypeName::Plural(_)),
                 why,
+                message,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sys::ErrorKind;
+
+    #[test]
+    fn the_code_of_a_reason_is_kept() {
+        let lines = |why: Error| {
+            let event = Message::from(LeftOut::event("cycles", why.clone()));
+            let kind = Message::from(LeftOut::profile_type(TypeName::Plural("waits"), why));
+            [event, kind].map(|message| {
+                let json = serde_json::to_value(&message).unwrap();
+                let code = json["facts"]["message"]["code"].as_str().map(str::to_owned);
+                (message.to_string(), code)
+            })
+        };
+        let stated = Error::stated(ErrorKind::Failed, Message::NoPerfEvents);
+        let code = Message::NoPerfEvents.code().to_owned();
+        let why = Message::NoPerfEvents;
+        assert_eq!(
+            lines(stated),
+            [
+                (format!("'cycles' is left out: {why}"), Some(code.clone())),
+                (format!("waits are left out: {why}"), Some(code)),
+            ]
+        );
+        let [(line, code), _] = lines(Error::failed("no reason"));
+        assert_eq!((line.as_str(), code), ("'cycles' is left out: no reason", None));
     }
 }

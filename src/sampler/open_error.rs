@@ -9,12 +9,12 @@ use super::events::EventKind;
 use super::permissions::{Wanted, refusal};
 use super::{EventSpec, tracefs};
 use messages::Message;
-use sys::Error;
+use sys::{Error, ErrorKind};
 
 impl Attacher {
     /// The meaning of an error that the kernel returned for an event.
     pub(super) fn refused(&self, spec: &EventSpec, error: &io::Error) -> Error {
-        failure(&self.why_refused(spec, error))
+        failure(self.why_refused(spec, error))
     }
 
     fn why_refused(&self, spec: &EventSpec, error: &io::Error) -> Message {
@@ -49,11 +49,12 @@ impl Attacher {
 }
 
 /// The error of a recording: a wrong filter is wrong usage.
-fn failure(why: &Message) -> Error {
-    match why {
-        Message::FilterRejected { .. } => Error::usage(why.to_string()),
-        _ => Error::failed(why.to_string()),
-    }
+fn failure(why: Message) -> Error {
+    let kind = match why {
+        Message::FilterRejected { .. } => ErrorKind::Usage,
+        _ => ErrorKind::Failed,
+    };
+    Error::stated(kind, why)
 }
 
 /// True if the kernel does not support the request.
@@ -69,20 +70,19 @@ pub fn is_missing(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sys::ErrorKind;
 
     #[test]
     fn an_invalid_filter_is_wrong_usage() {
         let filter = "x > 1".to_owned();
         let event = "sched:sched_switch".to_owned();
         let fields = vec!["prev_pid".to_owned(), "next_pid".to_owned()];
-        let error = failure(&Message::FilterRejected { filter, event, fields });
+        let error = failure(Message::FilterRejected { filter, event, fields });
         assert_eq!(error.kind(), ErrorKind::Usage);
         assert_eq!(
             error.to_string(),
             "the kernel rejects the filter 'x > 1' of sched:sched_switch; its fields are prev_pid, \
              next_pid"
         );
-        assert_eq!(failure(&Message::NoEvent).kind(), ErrorKind::Failed);
+        assert_eq!(failure(Message::NoEvent).kind(), ErrorKind::Failed);
     }
 }

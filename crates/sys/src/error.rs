@@ -1,6 +1,8 @@
 //! Errors: a kind for the program, and one line for the user.
 
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// Kind of an [`Error`]. The command line derives the exit code from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +22,20 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    /// The value of which `message` is the line.
+    statement: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Error {
     /// A failure of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into() }
+        Error { kind, message: message.into(), statement: None }
+    }
+
+    /// A failure of this kind with a value that states it, whose line is that of the error: a
+    /// message with a code, for example.
+    pub fn stated(kind: ErrorKind, statement: impl fmt::Display + Send + Sync + 'static) -> Error {
+        Error { kind, message: statement.to_string(), statement: Some(Arc::new(statement)) }
     }
 
     /// An [`ErrorKind::Usage`] error.
@@ -41,6 +51,11 @@ impl Error {
     /// Its kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// The value that states it, if it is of this type.
+    pub fn statement<T: 'static>(&self) -> Option<&T> {
+        self.statement.as_deref()?.downcast_ref()
     }
 }
 

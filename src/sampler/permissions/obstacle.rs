@@ -5,7 +5,7 @@ use std::io;
 
 use super::facts::{self, Facts};
 use messages::{Message, Wanted};
-use sys::Error;
+use sys::{Error, ErrorKind};
 
 /// The meaning of an error of `perf_event_open`, or of its ring buffer.
 pub fn refusal(error: &io::Error, wanted: Wanted) -> Message {
@@ -15,7 +15,7 @@ pub fn refusal(error: &io::Error, wanted: Wanted) -> Message {
 
 /// The same as the error of a recording.
 pub fn refused(error: &io::Error, wanted: Wanted) -> Error {
-    Error::failed(refusal(error, wanted).to_string())
+    Error::stated(ErrorKind::Failed, refusal(error, wanted))
 }
 
 /// The reason why the stacks of other users' processes end after one frame although they are

@@ -4,12 +4,15 @@ macro_rules! events {
     ($next:ident $($more:ident)*; $($before:tt)*) => { $next! { $($more)*; $($before)*
 
 /// A requested event cannot be recorded.
-EventLeftOut "event-left-out" Missing { event: String = "its name", why: String = "the reason" }
-    ("'{event}' is left out: {why}");
+EventLeftOut "event-left-out" Missing {
+    event: String = "its name", why: String = "the reason",
+    message: Option<Box<Message>> = "the reason as a message, if it is one",
+} ("'{event}' is left out: {why}");
 
 /// A requested profile type cannot be recorded.
 TypeLeftOut "type-left-out" Missing {
     noun: String = "its name", plural: bool = "the name is a plural", why: String = "the reason",
+    message: Option<Box<Message>> = "the reason as a message, if it is one",
 } ("{noun} {} left out: {why}", if *plural { "are" } else { "is" });
 
 /// The kernel does not allow the requested rate.
