@@ -4,18 +4,18 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::filter::{FilterArgs, FrameParts};
+use super::filter::{FilterArgs, FrameParts, failed};
 use super::report::nothing_to_show;
 use super::source::ProfileSource;
 use super::symbol_args::SymbolArgs;
 use super::{examples, usage};
-use crate::report::annotate::{self, Annotated, Layout, Lookup, Order};
-use crate::report::text::{self, quoted};
+use crate::report::annotate::{self, CodeOptions, Layout, Order};
+use crate::report::text;
 use code::text::SourcePaths;
 use sys::{printed, suggest};
-use view::View;
-use view::query::{Query, Shown, ShownSource, regex_reason};
-use view::source::{Listing, Selection, Source, Unit, candidates};
+use view::query::{Limits, Query, QueryError, Shown, ShownSource, Wanted};
+use view::source::candidates;
+use view::{Cancel, Model, Part, SourceModel, View};
 
 /// Functions without `-n`.
 const DEFAULT_FUNCTIONS: usize = 10;
@@ -130,12 +130,36 @@ impl Args {
         }
     }
 
-    fn rows(&self) -> usize {
-        match self.nodecount {
-            None if self.json => usize::MAX,
-            None => DEFAULT_FUNCTIONS,
-            Some(0) => usize::MAX,
-            Some(most) => most,
+    fn query(&self) -> Query {
+        let name = self.what.clone();
+        let shown = ShownSource { name, is_exact: false, assembly: self.asm };
+        let default = if self.json { 0 } else { DEFAULT_FUNCTIONS };
+        let limits = Limits { rows: self.nodecount.unwrap_or(default), ..Limits::NONE };
+        Query { limits, ..self.filter.query(Shown::Source(shown)) }
+    }
+
+    fn layout(&self) -> Layout {
+        let order = match self.order {
+            LineOrder::Line => Order::Line,
+            LineOrder::SelfValue => Order::SelfValue,
+            LineOrder::Total => Order::Total,
+        };
+        Layout { all_lines: self.all_lines, percent: self.percent, order }
+    }
+
+    /// Writes why there are no listings, if there are none.
+    fn write_reason(
+        &self,
+        out: &mut dyn Write,
+        view: &View,
+        found: &SourceModel,
+    ) -> std::io::Result<()> {
+        if view.kept_total == 0 {
+            writeln!(out, "{}", nothing_to_show(view, &self.filter.samples.time))
+        } else if found.listing_count == 0 {
+            writeln!(out, "No sample that passes the filter has a value there.")
+        } else {
+            Ok(())
         }
     }
 }
@@ -145,119 +169,43 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut args = args;
     args.filter.no_inlines |= args.symbols.no_inlines();
     args.check_granularity()?;
-    let paths = args.paths()?;
-    let options = args.symbols.options()?;
+    let places = CodeOptions { paths: args.paths()?, symbols: args.symbols.options()? };
     let profile = args.filter.load(&ProfileSource::Files(args.files.clone()))?;
-    let type_index = args.filter.type_index(&profile)?;
-    let shown = ShownSource { name: args.what.clone(), assembly: args.asm };
-    let query = Query { granularity: None, ..args.filter.query(Shown::Source(shown)) };
+    let query = Query { type_index: args.filter.type_index(&profile)?, ..args.query() };
     let part = args.filter.part(profile, &query)?;
-    let view = View::new(&part.profile, type_index, query.granularity());
-    let mut lookup = Lookup::new(&view, &paths, &options);
-    let source = source(&view, &lookup, &mut args)?;
-    let mut out = printed::stdout();
-    if !args.json {
-        text::write_summary(&mut out, &view)?;
-    }
+    let answer = annotate::answer(part.clone(), &query, &places, &Cancel::default());
+    let answer = answer.map_err(|error| suggested(&error, &part, &query))?;
+    let Model::Source(found) = &answer.model else {
+        return Err(failed(&QueryError::NotAnswered));
+    };
+    let what = &args.what;
+    anyhow::ensure!(
+        !(found.is_unnamed && args.source),
+        "{what} has no name and no source lines; --asm prints it"
+    );
+    let (view, mut out) = (answer.view(), printed::stdout());
     if args.json {
-        let shown = source.listings.iter().take(args.rows());
-        let shown = shown.map(|listing| annotate(listing, &mut lookup, args.asm));
-        let notes = || annotate::server_notes(&options);
-        annotate::write_json(&mut out, &view, &source, shown, args.all_lines, notes)?;
+        annotate::write_json(&mut out, &view, found, &places, args.all_lines)?;
     } else {
-        write(&args, &view, &source, &mut lookup, &mut out)?;
-        for note in annotate::server_notes(&options) {
-            writeln!(out, "\n{note}")?;
-        }
+        text::write_summary(&mut out, &view)?;
+        args.write_reason(&mut out, &view, found)?;
+        annotate::write_text(&mut out, &view, found, &places, args.layout())?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The listings of WHAT; none of a view without samples, in which nothing has a name. Code without a
-/// name has instructions only.
-fn source(view: &View, lookup: &Lookup<'_>, args: &mut Args) -> anyhow::Result<Source> {
-    let nothing = Source { unit: Unit::Function, listings: Vec::new() };
-    if view.kept_total == 0 {
-        return Ok(nothing);
-    }
-    let mut selection = select(view, lookup, &args.what)?;
-    if selection.is_unnamed() {
-        let what = &args.what;
-        anyhow::ensure!(!args.source, "{what} has no name and no source lines; --asm prints it");
-        args.asm = true;
-    }
-    if args.asm {
-        selection.unit = Unit::Function;
-    }
-    Ok(Source::new(view, &selection))
-}
-
-/// The text of a listing, and with `--asm` its instructions.
-fn annotate<'l>(listing: &'l Listing, lookup: &mut Lookup<'_>, with_code: bool) -> Annotated<'l> {
-    let code = with_code.then(|| lookup.code(listing));
-    Annotated { listing, text: lookup.text(listing), code }
-}
-
-fn write(
-    args: &Args,
-    view: &View,
-    source: &Source,
-    lookup: &mut Lookup<'_>,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
-    if view.kept_total == 0 {
-        writeln!(out, "{}", nothing_to_show(view, &args.filter.samples.time))?;
-    } else if source.listings.is_empty() {
-        writeln!(out, "No sample that passes the filter has a value there.")?;
-    }
-    let order = match args.order {
-        LineOrder::Line => Order::Line,
-        LineOrder::SelfValue => Order::SelfValue,
-        LineOrder::Total => Order::Total,
-    };
-    let layout = Layout { all_lines: args.all_lines, percent: args.percent, order };
-    for listing in source.listings.iter().take(args.rows()) {
-        writeln!(out)?;
-        let annotated = annotate(listing, lookup, args.asm);
-        if args.asm {
-            annotate::write_assembly(out, view, &annotated, layout, &mut lookup.sources)?;
-        } else {
-            annotate::write_source(out, view, source.unit, &annotated, layout)?;
-        }
-    }
-    let left = source.listings.len().saturating_sub(args.rows());
-    if left > 0 {
-        writeln!(out, "\n… and {left} more; -n 0 shows all")?;
-    }
-    Ok(())
-}
-
-/// The frames that WHAT selects. Fails if there are none, with suggestions.
-fn select(view: &View, lookup: &Lookup<'_>, what: &str) -> anyhow::Result<Selection> {
-    if let Some(selection) = Selection::function(view, what).or_else(|| lookup.unnamed(what)) {
-        return Ok(selection);
-    }
-    let found = Selection::find(view, what).map_err(|error| {
-        let reason = regex_reason(&error);
-        usage(format!(
-            "{} is no function or file, and not a regular expression: {reason}",
-            quoted(what)
-        ))
-    })?;
-    if let Some(selection) = found {
-        return Ok(selection);
-    }
-    let names = candidates(view);
+/// The error of a query without an answer, with names that are similar to a missing one.
+fn suggested(error: &QueryError, part: &Part, query: &Query) -> anyhow::Error {
+    let QueryError::NoFunction(Wanted::Source(what)) = error else { return failed(error) };
+    let view = query.view(&part.profile, &Cancel::default());
+    let names = candidates(&view);
     if names.is_empty() {
-        anyhow::bail!("the profile has no names of functions; prof symbolize adds them");
+        return anyhow::anyhow!("the profile has no names of functions; prof symbolize adds them");
     }
     let near = suggest::similar(what, names.iter().copied(), SUGGESTED);
     match near.as_slice() {
-        [] => anyhow::bail!("no function or file of the profile matches {what:?}"),
-        near => {
-            let near = near.join(", ");
-            anyhow::bail!("no function or file of the profile matches {what:?}; similar: {near}")
-        }
+        [] => failed(error),
+        near => anyhow::anyhow!("{}; similar: {}", failed(error), near.join(", ")),
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::advice::binaries::{advisor, once, remedies};
+use super::annotate::{self, CodeOptions, Layout};
 use super::text::{TableOptions, TreeOptions, quoted};
 use super::{coverage, dot, json, over, peek, quality, sandwich, states, summary, text, threads};
 use view::answer::AnswerData;
@@ -77,11 +78,19 @@ pub fn reason(error: &QueryError) -> String {
             let reason = regex_reason(error);
             format!("--peek: {}: it is not a regular expression: {reason}", quoted(regex))
         }
+        QueryError::NoRegex(Wanted::Source(what), error) => format!(
+            "{} is no function or file, and not a regular expression: {}",
+            quoted(what),
+            regex_reason(error)
+        ),
         QueryError::NoFunction(Wanted::Sandwich(name)) => {
             format!("--sandwich: no function matches {}", quoted(name))
         }
         QueryError::NoFunction(Wanted::Peek(regex)) => {
             format!("--peek: no function matches {}", quoted(regex))
+        }
+        QueryError::NoFunction(Wanted::Source(what)) => {
+            format!("no function or file of the profile matches {what:?}")
         }
         QueryError::NoLabel(key) => format!("--root: no sample has a label {key:?}"),
         QueryError::NoUnit(Scale::PerSecond) => {
@@ -104,7 +113,7 @@ pub fn wrong_filter(added: &AddedFilter, error: &FilterError) -> String {
     }
 }
 
-/// Writes the answer to a query; `file`: the profile's file as a word of a shell, if it is a single
+/// Writes the answer to a query, source from the places that the profile has; `file`: the profile's file as a word of a shell, if it is a single
 /// one.
 pub fn write(
     out: &mut dyn Write,
@@ -126,6 +135,9 @@ fn write_json(
     file: Option<String>,
 ) -> io::Result<()> {
     let view = &answer.view();
+    if let Model::Source(source) = &answer.model {
+        return annotate::write_json(out, view, source, &CodeOptions::default(), false);
+    }
     let advisor = match &answer.model {
         Model::Coverage(coverage, _) => Some(advisor(view, coverage, file)),
         _ => None,
@@ -167,6 +179,10 @@ fn write_text(
         Model::Peek(peek) => peek::write_text(out, view, peek),
         Model::States(threads, all) => states::write_text(out, view, threads, *all),
         Model::Threads(threads) => threads::write(out, view, threads),
+        Model::Source(source) => {
+            let places = CodeOptions::default();
+            annotate::write_text(out, view, source, &places, Layout::default())
+        }
         Model::Quality(quality) => quality::write_text(out, view, quality),
         Model::Coverage(coverage, all) => {
             let advisor = advisor(view, coverage, file);

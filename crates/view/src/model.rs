@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use super::query::{Intervals, Query, QueryError, Shown, ShownFlame, Table, Timed, Wanted};
+use super::query::{
+    Intervals, Query, QueryError, Shown, ShownFlame, ShownSource, Table, Timed, Wanted,
+};
+use super::source::{CodeBounds, NoBounds, Selection, Source, Unit};
 use super::{
     Cancel, Columns, Coverage, Graph, NodeOrder, Over, OverOptions, OverType, Part, Peek, Quality,
     Sandwich, States, ThreadStates, Threads, Top, Tree, View, ViewData, matching_frames,
@@ -39,6 +42,8 @@ pub enum Model {
     States(ThreadStates, usize),
     /// Threads with their stacks.
     Threads(Threads),
+    /// The values of lines and instructions.
+    Source(SourceModel),
     /// Confidence intervals.
     Quality(Quality),
     /// Names and lines of each binary, with the number of binaries before the limit of rows.
@@ -63,6 +68,18 @@ pub struct SandwichModel {
     pub sandwich: Sandwich,
 }
 
+/// The values of lines and instructions.
+pub struct SourceModel {
+    /// The functions or files; none of a profile without values.
+    pub source: Source,
+    /// Their number before the limit of rows.
+    pub listing_count: usize,
+    /// Instructions are shown: they were requested, or there is nothing else.
+    pub assembly: bool,
+    /// It is code without a name, which has instructions only.
+    pub is_unnamed: bool,
+}
+
 /// The answer to `query` about a profile.
 ///
 /// # Errors
@@ -80,6 +97,20 @@ impl Answer {
     ///
     /// As of [`answer`].
     pub fn new(part: Part, query: &Query, cancel: &Cancel) -> Result<Answer, QueryError> {
+        Answer::with_bounds(part, query, &NoBounds, cancel)
+    }
+
+    /// The same; code without a name is that of a function with these bounds.
+    ///
+    /// # Errors
+    ///
+    /// As of [`answer`].
+    pub fn with_bounds(
+        part: Part,
+        query: &Query,
+        bounds: &dyn CodeBounds,
+        cancel: &Cancel,
+    ) -> Result<Answer, QueryError> {
         query.check()?;
         let mut view = query.view(&part.profile, cancel);
         let model = match &query.shown {
@@ -94,11 +125,12 @@ impl Answer {
             Shown::Sandwich(wanted) => sandwich(&view, query, wanted)?,
             Shown::Peek(wanted) => peek(&view, query, wanted)?,
             Shown::States(_) => states(&view, query),
+            Shown::Source(wanted) => source(&view, query, wanted, bounds)?,
             Shown::Threads => Model::Threads(Threads::by_stack(&view)),
             Shown::Quality(_) => Model::Quality(Quality::new(&view, &query.top())),
             Shown::Coverage => coverage(&view, query),
             Shown::Header => Model::Header,
-            Shown::Source(_) | Shown::Diff { .. } | Shown::DiffFlame(_) => {
+            Shown::Diff { .. } | Shown::DiffFlame(_) => {
                 return Err(QueryError::NotAnswered);
             }
         };
@@ -166,6 +198,33 @@ fn peek(view: &View<'_>, query: &Query, text: &str) -> Result<Model, QueryError>
     let mut peek = Peek::new(view, &functions);
     peek.functions.truncate(query.limits.rows_of(peek.functions.len()));
     Ok(Model::Peek(peek))
+}
+
+fn source(
+    view: &View<'_>,
+    query: &Query,
+    shown: &ShownSource,
+    bounds: &dyn CodeBounds,
+) -> Result<Model, QueryError> {
+    let wanted = || Wanted::Source(shown.name.clone());
+    let selection = match view.kept_total {
+        // Nothing has a name in a view without samples.
+        0 => None,
+        _ => {
+            let found = Selection::new(view, shown, bounds);
+            let found = found.map_err(|error| QueryError::NoRegex(wanted(), error))?;
+            Some(found.ok_or_else(|| QueryError::NoFunction(wanted()))?)
+        }
+    };
+    let mut source = match &selection {
+        Some(selection) => Source::new(view, selection),
+        None => Source { unit: Unit::Function, listings: Vec::new() },
+    };
+    let listing_count = source.listings.len();
+    source.listings.truncate(query.limits.rows_of(listing_count));
+    let is_unnamed = selection.is_some_and(|selection| selection.is_unnamed());
+    let assembly = shown.assembly || is_unnamed;
+    Ok(Model::Source(SourceModel { source, listing_count, assembly, is_unnamed }))
 }
 
 fn states(view: &View<'_>, query: &Query) -> Model {

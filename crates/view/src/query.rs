@@ -24,7 +24,7 @@ pub struct Query {
     /// The view.
     pub shown: Shown,
     /// The parts in which equal frames agree; `None`: those of the view. A table has those of its
-    /// rows.
+    /// rows, source always lines.
     pub granularity: Option<Granularity>,
     /// The labels whose values are the roots of a call tree.
     pub roots: Roots,
@@ -88,7 +88,7 @@ pub enum QueryError {
     NoLabel(String),
     /// The recordings cannot be compared in this unit: one has no length, or no value.
     NoUnit(Scale),
-    /// The view has an answer of its own: see [`crate::compare`] and [`crate::source`].
+    /// The view has an answer of its own: see [`crate::compare`].
     NotAnswered,
     /// The answer is no longer waited for.
     Canceled,
@@ -119,6 +119,8 @@ pub enum Wanted {
     Sandwich(String),
     /// Of [`Shown::Peek`].
     Peek(String),
+    /// Of [`Shown::Source`]: functions or files.
+    Source(String),
 }
 
 impl Limits {
@@ -180,7 +182,7 @@ impl Query {
     pub fn granularity(&self) -> Granularity {
         match (&self.shown, self.granularity) {
             (Shown::Peek(_), Some(Granularity::FUNCTION)) => self.shown.granularity(),
-            (Shown::Table(_), _) | (_, None) => self.shown.granularity(),
+            (Shown::Table(_) | Shown::Source(_), _) | (_, None) => self.shown.granularity(),
             (_, Some(granularity)) => granularity,
         }
     }
@@ -294,5 +296,8 @@ mod tests {
         assert_eq!(Query { granularity: Some(lines), ..peek }.granularity(), lines);
         let table = Query { granularity: Some(lines), ..Query::new(Shown::functions()) };
         assert_eq!(table.granularity(), Granularity::FUNCTION);
+        let source = Query::new(Shown::Source(ShownSource::lines("f".to_owned())));
+        let files = Query { granularity: Some(Granularity::FILES), ..source };
+        assert!(files.granularity().line);
     }
 }

@@ -3,11 +3,11 @@
 //! A line of inlined code has its value in the function that it was inlined from, and again below
 //! the line of the call in the function that it was inlined into.
 
+mod selection;
 mod unnamed;
 
 use std::borrow::Cow;
 
-use regex::Regex;
 use rustc_hash::FxHashMap;
 
 use super::frames::{address_in_file, address_name};
@@ -15,7 +15,8 @@ use super::row_sums::RowSums;
 use super::{Name, RowValues, View, base_name};
 use profile::{LocationId, MappingId, StrId};
 
-pub use unnamed::UnnamedAddress;
+pub use selection::Selection;
+pub use unnamed::{CodeBounds, NoBounds, UnnamedAddress};
 
 /// Levels of inlined functions that are kept below a line. A file could claim any number.
 const MAX_INLINED: usize = 64;
@@ -27,80 +28,6 @@ pub enum Unit {
     Function,
     /// A source file, with all functions in it.
     File,
-}
-
-/// The frames of a view that were selected by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selection {
-    /// The unit of the listings.
-    pub unit: Unit,
-    /// For each frame of the view, whether it is selected.
-    frames: Vec<bool>,
-    /// Of code without a name: the name of the one listing of all frames.
-    code: Option<Name>,
-}
-
-impl Selection {
-    /// The frames of the functions with this name. `None` if there are none.
-    pub fn function(view: &View, name: &str) -> Option<Selection> {
-        let is_it = |frame: usize| match view.frames.get(frame as u32).name {
-            Name::Function(id) => id != StrId::EMPTY && view.profile.str(id) == name,
-            _ => false,
-        };
-        let frames: Vec<bool> = (0..view.frames.len()).map(is_it).collect();
-        frames.contains(&true).then_some(Selection { unit: Unit::Function, frames, code: None })
-    }
-
-    /// The frames that `what` selects: those of the functions with this name; else those of the
-    /// source files with this path or these last parts of a path; else those of the functions whose
-    /// names contain a match of it as a regular expression. `None` if there are none.
-    ///
-    /// # Errors
-    ///
-    /// It selects none by name, and is not a regular expression.
-    pub fn find(view: &View, what: &str) -> Result<Option<Selection>, regex::Error> {
-        let strings = view.profile.strings.len();
-        let mut exact = vec![None; strings];
-        let named = |id: StrId, cache: &mut Vec<Option<bool>>, test: &dyn Fn(&str) -> bool| {
-            id != StrId::EMPTY
-                && *cache[id.0 as usize].get_or_insert_with(|| test(view.profile.str(id)))
-        };
-        let function = |frame: usize| match view.frames.get(frame as u32).name {
-            Name::Function(name) => name,
-            _ => StrId::EMPTY,
-        };
-        let select = |unit: Unit, matches: &mut dyn FnMut(usize) -> bool| {
-            let frames: Vec<bool> = (0..view.frames.len()).map(matches).collect();
-            frames.contains(&true).then_some(Selection { unit, frames, code: None })
-        };
-        let by_name = select(Unit::Function, &mut |frame| {
-            named(function(frame), &mut exact, &|name| name == what)
-        });
-        if by_name.is_some() {
-            return Ok(by_name);
-        }
-        let mut ends = vec![None; strings];
-        let by_file = select(Unit::File, &mut |frame| {
-            let file = view.frames.get(frame as u32).file;
-            named(file, &mut ends, &|path| is_end_of_path(path, what))
-        });
-        if by_file.is_some() {
-            return Ok(by_file);
-        }
-        let regex = Regex::new(what)?;
-        let mut matches = vec![None; strings];
-        Ok(select(Unit::Function, &mut |frame| {
-            named(function(frame), &mut matches, &|name| regex.is_match(name))
-        }))
-    }
-}
-
-/// True if `end` is `path`, or its last parts.
-fn is_end_of_path(path: &str, end: &str) -> bool {
-    !end.is_empty()
-        && path.strip_suffix(end).is_some_and(|before| {
-            before.is_empty() || before.ends_with('/') || end.starts_with('/')
-        })
 }
 
 /// A line of a function that was inlined at a line of a listing.

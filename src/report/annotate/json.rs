@@ -6,34 +6,35 @@ use std::io::{self, Write};
 
 use serde::ser::{Serialize, Serializer};
 
-use super::{Annotated, BinaryCode};
+use super::{Annotated, BinaryCode, CodeOptions, Lookup, server_notes};
 use crate::report::json;
 use code::assembly::{Instruction, Piece, Place};
 use code::sources::Newer;
 use profile::StrId;
-use view::answer::{Head, known, known_text};
-use view::source::{InlinedLine, Source, SourceLine, Unit};
-use view::{Name, View};
+use view::answer::{
+    InlinedAnswer, LineAnswer, ListingHead, SourceHead, ValuesAnswer, known, known_text,
+};
+use view::source::SourceLine;
+use view::{SourceModel, View};
 
-/// Writes the listings, then the `notes` about how they were found.
-pub fn write<'a>(
+/// Writes the listings of an answer, then notes about how their code was found.
+pub fn write(
     out: &mut dyn Write,
     view: &View,
-    source: &Source,
-    listings: impl Iterator<Item = Annotated<'a>>,
+    model: &SourceModel,
+    places: &CodeOptions,
     all_lines: bool,
-    notes: impl Fn() -> Vec<String>,
 ) -> io::Result<()> {
-    let listings = listings.map(|annotated| Listed { view, annotated, all_lines });
-    let answer = SourceAnswer {
-        head: Head::new(view),
-        unit: match source.unit {
-            Unit::Function => "function",
-            Unit::File => "file",
-        },
-        listing_count: source.listings.len(),
+    let mut lookup = Lookup::new(view, places);
+    let listings = model.source.listings.iter();
+    let listings = listings.map(|listing| {
+        let annotated = lookup.annotated(listing, model.assembly);
+        Listed { view, annotated, all_lines }
+    });
+    let answer = CodeAnswers {
+        head: SourceHead::new(view, model),
         listings: Once(RefCell::new(listings)),
-        notes: Last(notes),
+        notes: Last(|| server_notes(&places.symbols)),
     };
     json::write(out, &answer)
 }
@@ -41,18 +42,16 @@ pub fn write<'a>(
 /// The schema of the JSON.
 #[cfg(test)]
 pub fn schema(generator: &mut schemars::SchemaGenerator) -> serde_json::Value {
-    type Answer = SourceAnswer<'static, Vec<ListingAnswer<'static>>, Vec<String>>;
+    type Answer = CodeAnswers<'static, Vec<AnnotatedAnswer<'static>>, Vec<String>>;
     generator.subschema_for::<Answer>().into()
 }
 
 /// Source with values.
 #[derive(serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct SourceAnswer<'a, L: Serialize, N: Serialize> {
+struct CodeAnswers<'a, L: Serialize, N: Serialize> {
     #[serde(flatten)]
-    head: Head<'a>,
-    unit: &'static str,
-    listing_count: usize,
+    head: SourceHead<'a>,
     listings: L,
     notes: N,
 }
@@ -82,19 +81,14 @@ struct Listed<'v, 'a> {
     all_lines: bool,
 }
 
-/// The members of a listing.
+/// A listing with its source and code.
 #[derive(serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ListingAnswer<'a> {
-    function: Option<Cow<'a, str>>,
-    system_name: Option<&'a str>,
-    file: Option<&'a str>,
-    start_line: Option<i64>,
-    #[serde(rename = "self")]
-    self_value: i64,
-    total: i64,
+struct AnnotatedAnswer<'a> {
+    #[serde(flatten)]
+    listing: ListingHead<'a>,
     source: TextAnswer<'a>,
-    lines: Vec<LineAnswer<'a>>,
+    lines: Vec<TextLineAnswer<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<Vec<CodeAnswer<'a>>>,
 }
@@ -110,29 +104,15 @@ struct TextAnswer<'a> {
     text: Option<Vec<&'a str>>,
 }
 
-/// A line with values.
+/// A line with its text and values.
 #[derive(serde::Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct LineAnswer<'a> {
+struct TextLineAnswer<'a> {
     line: Option<i64>,
-    #[serde(rename = "self")]
-    self_value: i64,
-    total: i64,
+    #[serde(flatten)]
+    values: ValuesAnswer,
     text: Option<&'a str>,
     inlined: Vec<InlinedAnswer<'a>>,
-}
-
-/// A line of a function inlined there.
-#[derive(serde::Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct InlinedAnswer<'a> {
-    depth: u32,
-    function: Option<&'a str>,
-    file: Option<&'a str>,
-    line: Option<i64>,
-    #[serde(rename = "self")]
-    self_value: i64,
-    total: i64,
 }
 
 /// The code of a function in a binary.
@@ -207,23 +187,11 @@ impl Serialize for Listed<'_, '_> {
 }
 
 impl Listed<'_, '_> {
-    fn answer(&self) -> ListingAnswer<'_> {
+    fn answer(&self) -> AnnotatedAnswer<'_> {
         let listing = self.annotated.listing;
-        let system_name = match listing.function {
-            Name::Function(_) => self.text(listing.system_name),
-            _ => None,
-        };
         let code = self.annotated.code.as_ref();
-        ListingAnswer {
-            function: match listing.function {
-                Name::Address(_) => Some(listing.name(self.view)),
-                function => self.name(function).map(Cow::Borrowed),
-            },
-            system_name,
-            file: self.text(listing.file),
-            start_line: known(listing.start_line),
-            self_value: listing.values.self_value,
-            total: listing.values.total,
+        AnnotatedAnswer {
+            listing: ListingHead::new(self.view, listing),
             source: self.source(),
             lines: listing.lines.iter().map(|line| self.line(line)).collect(),
             code: code.map(|code| code.iter().map(|code| self.code(code)).collect()),
@@ -245,23 +213,11 @@ impl Listed<'_, '_> {
         }
     }
 
-    fn line<'l>(&'l self, line: &'l SourceLine) -> LineAnswer<'l> {
+    fn line(&self, line: &SourceLine) -> TextLineAnswer<'_> {
         let text = self.annotated.text.text.as_ref().ok();
-        let inlined = |l: &InlinedLine| InlinedAnswer {
-            depth: l.depth,
-            function: self.name(l.function),
-            file: self.text(l.file),
-            line: known(l.line),
-            self_value: l.values.self_value,
-            total: l.values.total,
-        };
-        LineAnswer {
-            line: known(line.line),
-            self_value: line.values.self_value,
-            total: line.values.total,
-            text: text.and_then(|text| text.line(line.line)),
-            inlined: line.inlined.iter().map(inlined).collect(),
-        }
+        let text = text.and_then(|text| text.line(line.line));
+        let LineAnswer { line, values, inlined } = LineAnswer::new(self.view, line);
+        TextLineAnswer { line, values, text, inlined }
     }
 
     fn code<'c>(&'c self, code: &'c BinaryCode) -> CodeAnswer<'c> {
@@ -274,13 +230,6 @@ impl Listed<'_, '_> {
             missing: found.err().map(|why| why.code()),
             functions_left_out: found.map_or(0, |assembly| assembly.left_out),
             pieces: pieces.iter().map(piece).collect(),
-        }
-    }
-
-    fn name(&self, name: Name) -> Option<&str> {
-        match name {
-            Name::Function(name) => Some(self.view.profile.str(name)),
-            _ => None,
         }
     }
 

@@ -2,13 +2,38 @@
 
 use code::assembly::{Limits, Request, disassemble, disassemble_around, same_code};
 use code::sources::{BinaryId, Sources};
-use code::text::SourcePaths;
 use symbols::SymbolOptions;
 use sys::FileOffset;
-use view::source::{Listing, Selection, UnnamedAddress};
-use view::{Name, View};
+use view::query::{Query, QueryError};
+use view::source::{CodeBounds, Listing};
+use view::{Answer, Cancel, Name, Part, View};
 
-use super::{BinaryCode, Text, by_binary, skids};
+use super::{Annotated, BinaryCode, CodeOptions, Text, by_binary, skids};
+
+/// Bounds of functions from the files of binaries.
+struct BinaryBounds<'a>(&'a SymbolOptions);
+
+impl CodeBounds for BinaryBounds<'_> {
+    fn same_function(&self, binary: &str, build_id: &str, at: u64, offsets: &[u64]) -> Vec<bool> {
+        let offsets: Vec<_> = offsets.iter().copied().map(FileOffset).collect();
+        same_code(binary, build_id, FileOffset(at), &offsets, self.0).unwrap_or_default()
+    }
+}
+
+/// The answer to a query about this part of a profile, with code without a name from binaries at
+/// these places.
+///
+/// # Errors
+///
+/// As of [`Answer::new`].
+pub fn answer(
+    part: Part,
+    query: &Query,
+    places: &CodeOptions,
+    cancel: &Cancel,
+) -> Result<Answer, QueryError> {
+    Answer::with_bounds(part, query, &BinaryBounds(&places.symbols), cancel)
+}
 
 /// Finds the text and the instructions of listings of a view.
 pub struct Lookup<'a> {
@@ -19,40 +44,20 @@ pub struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    /// Source below these paths; binaries, and source from debuginfod, by these options.
-    pub fn new(
-        view: &'a View<'a>,
-        paths: &'a SourcePaths,
-        options: &'a SymbolOptions,
-    ) -> Lookup<'a> {
-        Lookup { view, options, sources: Sources::new(paths, options) }
+    /// Source and binaries at these places.
+    pub fn new(view: &'a View<'a>, places: &'a CodeOptions) -> Lookup<'a> {
+        let CodeOptions { paths, symbols } = places;
+        Lookup { view, options: symbols, sources: Sources::new(paths, symbols) }
     }
 
-    /// The code around the address without a name that tables show as `what`: all addresses without
-    /// a name in the same function. `None` if there is no such row.
-    pub fn unnamed(&self, what: &str) -> Option<Selection> {
-        let view = self.view;
-        let all = UnnamedAddress::all(view);
-        let rows: Vec<_> = all.iter().filter(|address| address.has_name(view, what)).collect();
-        let mut frames = Vec::new();
-        for row in &rows {
-            let is_there = |other: &&UnnamedAddress| {
-                (other.binary, other.build_id) == (row.binary, row.build_id)
-            };
-            let others: Vec<_> = all.iter().filter(is_there).collect();
-            let offsets: Vec<_> = others.iter().map(|other| FileOffset(other.offset)).collect();
-            let [binary, build_id] = [row.binary, row.build_id].map(|id| view.profile.str(id));
-            let same = same_code(binary, build_id, FileOffset(row.offset), &offsets, self.options);
-            // Without the binary, the listing has this address only, and its code states the cause.
-            let same = same.unwrap_or_default();
-            let found = others.iter().zip(same).filter(|(_, same)| *same);
-            frames.extend(found.map(|(other, _)| other.frame));
-        }
-        rows.first().map(|row| Selection::unnamed_code(view, row.frame, &frames))
+    /// The text of a listing, and its instructions if they are shown.
+    pub fn annotated<'l>(&mut self, listing: &'l Listing, with_code: bool) -> Annotated<'l> {
+        let code = with_code.then(|| self.code(listing));
+        Annotated { listing, text: self.text(listing), code }
     }
 
     /// The text of a listing's source file.
-    pub fn text(&mut self, listing: &Listing) -> Text {
+    fn text(&mut self, listing: &Listing) -> Text {
         let profile = self.view.profile;
         let binary = self.binary(listing);
         let text = self.sources.find(profile.str(listing.file), binary);
@@ -63,7 +68,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// The binary of a listing.
-    pub fn binary(&self, listing: &Listing) -> BinaryId<'a> {
+    fn binary(&self, listing: &Listing) -> BinaryId<'a> {
         let profile = self.view.profile;
         let mapping = listing.mapping.map(|mapping| &profile.mappings[mapping.0 as usize]);
         mapping.map_or_else(BinaryId::default, |mapping| BinaryId {
@@ -73,7 +78,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// The instructions of a listing, in each binary.
-    pub fn code(&self, listing: &Listing) -> Vec<BinaryCode> {
+    fn code(&self, listing: &Listing) -> Vec<BinaryCode> {
         let profile = self.view.profile;
         let (kind, unit) = self.view.value_type();
         let found = by_binary(self.view, listing).into_iter();

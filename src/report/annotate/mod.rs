@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use code::assembly::{Assembly, NoCode, Weight};
 use code::sources::Newer;
-use code::text::{NoText, SourceText};
+use code::text::{NoText, SourcePaths, SourceText};
 use profile::StrId;
 use symbols::SymbolOptions;
 use sys::FileOffset;
@@ -25,14 +25,23 @@ use view::source::Listing;
 pub use json::schema;
 pub use json::write as write_json;
 pub use listing::head_notes;
-pub use lookup::Lookup;
+pub use lookup::{Lookup, answer};
 pub use rows::{
     CodeRow, Content, Section, SectionKind, all_instructions, assembly_sections, source_rows,
 };
-pub use text::{write_assembly, write_section, write_source};
+pub use text::{write as write_text, write_section};
+
+/// Places of source and binaries.
+#[derive(Clone, Debug, Default)]
+pub struct CodeOptions {
+    /// Directories with source.
+    pub paths: SourcePaths,
+    /// Places of binaries and debug information.
+    pub symbols: SymbolOptions,
+}
 
 /// Layout of a listing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Layout {
     /// The whole file or function, without gaps.
     pub all_lines: bool,

@@ -43,17 +43,14 @@ fn a_failing_debuginfod_server_is_named_with_the_reason() {
     let file = profile.strings.intern("/nowhere/app.c");
     profile.functions.iter_mut().for_each(|function| function.filename = file);
     profile.mappings[0].build_id = profile.strings.intern("0123456789abcdef");
-    let granularity = view::Granularity { line: true, ..view::Granularity::FUNCTION };
-    let view = View::new(&profile, 0, granularity);
-    let selection = view::source::Selection::find(&view, "foo1").unwrap().unwrap();
-    let source = view::source::Source::new(&view, &selection);
-    let paths = code::text::SourcePaths::default();
-    let mut lookup = Lookup::new(&view, &paths, &options);
-    let listings = source.listings.iter();
-    let listings =
-        listings.map(|listing| Annotated { listing, text: lookup.text(listing), code: None });
+    let shown = view::query::ShownSource::lines("foo1".to_owned());
+    let query = view::query::Query::new(view::query::Shown::Source(shown));
+    let part = view::Part::whole(Arc::new(profile));
+    let places = CodeOptions { symbols: options, ..CodeOptions::default() };
+    let answer = answer(part, &query, &places, &view::Cancel::default()).unwrap();
+    let view::Model::Source(found) = &answer.model else { panic!("source") };
     let mut json = Vec::new();
-    write_json(&mut json, &view, &source, listings, false, || server_notes(&options)).unwrap();
+    write_json(&mut json, &answer.view(), found, &places, false).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     let note = json["notes"][0].as_str().unwrap();
     assert!(note.starts_with(&format!("note: debuginfod: {url}: ")), "{note}");

@@ -6,17 +6,42 @@ use super::rows::{
     CodeRow, Content, Section, SectionKind, all_instructions, assembly_sections,
     instructions_around, lines_around, ordered_rows, source_rows,
 };
-use super::{Annotated, Layout, Order, head_notes};
+use super::{Annotated, CodeOptions, Layout, Lookup, Order, head_notes, server_notes};
 use crate::report::text::clean;
 use crate::report::units;
 use crate::report::values::CellWidth;
 use code::assembly::Instruction;
 use code::sources::Sources;
-use view::View;
 use view::source::Unit;
+use view::{SourceModel, View};
+
+/// Writes the listings of an answer, each after an empty line.
+pub fn write(
+    out: &mut dyn Write,
+    view: &View,
+    model: &SourceModel,
+    places: &CodeOptions,
+    layout: Layout,
+) -> io::Result<()> {
+    let mut lookup = Lookup::new(view, places);
+    for listing in &model.source.listings {
+        writeln!(out)?;
+        let annotated = lookup.annotated(listing, model.assembly);
+        if model.assembly {
+            write_assembly(out, view, &annotated, layout, &mut lookup.sources)?;
+        } else {
+            write_source(out, view, model.source.unit, &annotated, layout)?;
+        }
+    }
+    let left = model.listing_count - model.source.listings.len();
+    if left > 0 {
+        writeln!(out, "\n… and {left} more; -n 0 shows all")?;
+    }
+    server_notes(&places.symbols).iter().try_for_each(|note| writeln!(out, "\n{note}"))
+}
 
 /// Writes the source of a listing.
-pub fn write_source(
+fn write_source(
     out: &mut dyn Write,
     view: &View,
     unit: Unit,
@@ -40,7 +65,7 @@ pub fn write_source(
 }
 
 /// Writes the instructions of a listing.
-pub fn write_assembly(
+fn write_assembly(
     out: &mut dyn Write,
     view: &View,
     annotated: &Annotated<'_>,

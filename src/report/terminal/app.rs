@@ -415,9 +415,9 @@ impl App {
             return self.change(Shown::Source(ShownSource { assembly: !of.assembly, ..of }));
         }
         match (target.function.or(target.file), target.address) {
-            (Some(name), _) => self.show(Shown::Source(ShownSource { name, assembly: false })),
+            (Some(name), _) => self.show(Shown::Source(ShownSource::lines(name))),
             // Code without a name has instructions only.
-            (None, Some(name)) => self.show(Shown::Source(ShownSource { name, assembly: true })),
+            (None, Some(name)) => self.show(Shown::Source(ShownSource::assembly(name))),
             (None, None) => self.refuse("select a function or a file first"),
         }
     }

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::difference::{DiffTable, compare};
 use super::model::Context;
-use super::{new_file, source, written};
+use super::{new_file, written};
 use crate::report::answer::{self, OutputFormat};
 use crate::report::colors::Scheme;
 use crate::report::diff::unequal_lengths;
 use crate::report::flame::{self, FlameOptions};
-use crate::report::{flame_diff, graphviz, json, sandwich as sandwich_text, summary};
+use crate::report::{annotate, flame_diff, graphviz, json, sandwich as sandwich_text, summary};
 use view::answer::{BoxesAnswer, DiffAnswer, DiffBoxesAnswer};
 use view::query::{Limits, Query, Shown, ShownFlame};
 use view::{Answer, Cut, Difference, Direction, Model, SandwichModel, Siblings, Tree, Trim};
@@ -130,7 +130,6 @@ fn call_graph(context: &Context, query: &Query) -> io::Result<Vec<u8>> {
 }
 
 fn write_json(context: &Context, query: &Query, out: &mut Vec<u8>) -> io::Result<()> {
-    let part = || context.part(query).map_err(io::Error::other);
     match &query.shown {
         Shown::Diff { rows, .. } => {
             let found = DiffTable::new(context, query, rows).map_err(io::Error::other)?;
@@ -155,12 +154,15 @@ fn write_json(context: &Context, query: &Query, out: &mut Vec<u8>) -> io::Result
             let boxes = view::Boxes::new(&view, tree, &options);
             json::write(out, &BoxesAnswer::new(&view, tree, &boxes))
         }
-        Shown::Source(shown) => {
-            let part = part()?;
-            let view = query.view(&part.profile, &context.cancel);
-            source::write_json(context, &view, shown, out)
+        Shown::Source(_) => {
+            let answer = answered(context, query)?;
+            let Model::Source(found) = &answer.model else { return Ok(()) };
+            annotate::write_json(out, &answer.view(), found, &context.code, false)
         }
-        _ => written::write(context, &part()?, query, OutputFormat::Json, out),
+        _ => {
+            let part = context.part(query).map_err(io::Error::other)?;
+            written::write(context, &part, query, OutputFormat::Json, out)
+        }
     }
 }
 

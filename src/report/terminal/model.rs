@@ -9,9 +9,9 @@ use super::boxes::NamedTree;
 use super::diff_flame::DiffFlame;
 use super::difference::{Base, DiffTable, compare};
 use super::sandwich;
-use super::source::{Code, CodeOptions};
+use super::source::{self, Code, CodeOptions};
 use super::written::render;
-use crate::report::{answer, states, units};
+use crate::report::{annotate, answer, states, units};
 use profile::{LabelValue, Profile};
 use view::query::{
     AddedFilter, Limits, Query, QueryError, Rows, Shown, ShownFlame, Wanted, regex_reason,
@@ -65,7 +65,8 @@ impl Context {
 
     /// The answer to a query about this part.
     pub fn answer(&self, part: &Part, query: &Query) -> Result<Answer, String> {
-        Answer::new(part.clone(), query, &self.cancel).map_err(|error| reason(&error))
+        let answer = annotate::answer(part.clone(), query, &self.code, &self.cancel);
+        answer.map_err(|error| reason(&error))
     }
 }
 
@@ -313,13 +314,11 @@ fn compute_of(context: &Context, query: &Query, part: &Part) -> Result<Model, St
     context.check()?;
     match &query.shown {
         Shown::Table(table) if table.is_plain() => answered(context, query, part),
-        Shown::Tree(_) | Shown::Flame(_) | Shown::Sandwich(_) | Shown::States(_) => {
-            answered(context, query, part)
-        }
-        Shown::Source(source) => {
-            let view = query.view(&part.profile, &context.cancel);
-            Ok(Model::Code(Code::new(context, part, view, source)?))
-        }
+        Shown::Tree(_)
+        | Shown::Flame(_)
+        | Shown::Sandwich(_)
+        | Shown::Source(_)
+        | Shown::States(_) => answered(context, query, part),
         _ => {
             let mut lines: Vec<String> =
                 part.unmatched.iter().map(AddedFilter::unmatched).collect();
@@ -331,12 +330,16 @@ fn compute_of(context: &Context, query: &Query, part: &Part) -> Result<Model, St
 
 /// Computes a page that is drawn from the answer to its query.
 fn answered(context: &Context, query: &Query, part: &Part) -> Result<Model, String> {
-    let cut = match query.shown {
-        Shown::Table(_) | Shown::States(_) => Cut::Nothing,
-        _ => cut(&part.profile),
+    let limits = match query.shown {
+        Shown::Table(_) | Shown::States(_) => Limits::NONE,
+        Shown::Source(_) => source::LIMITS,
+        _ => Limits { cut: cut(&part.profile), ..Limits::NONE },
     };
-    let query = &Query { limits: Limits { cut, ..Limits::NONE }, ..query.clone() };
+    let query = &Query { limits, ..query.clone() };
     let answer = context.answer(part, query)?;
+    if let (view::Model::Source(found), Shown::Source(shown)) = (&answer.model, &query.shown) {
+        return Ok(Model::Code(Code::new(context, &answer, found, &shown.name)?));
+    }
     let facts = Facts::new(&answer.part, answer.view());
     Ok(match answer.model {
         view::Model::Table(TableModel { top, .. }) => {
@@ -364,7 +367,7 @@ fn answered(context: &Context, query: &Query, part: &Part) -> Result<Model, Stri
 /// The reason why a page has no answer.
 pub fn reason(error: &QueryError) -> String {
     match error {
-        QueryError::NoFunction(Wanted::Sandwich(name)) => {
+        QueryError::NoFunction(Wanted::Sandwich(name) | Wanted::Source(name)) => {
             format!("no sample that passes the filters has {name}")
         }
         QueryError::NoRegex(Wanted::Sandwich(_), error) => regex_reason(error),

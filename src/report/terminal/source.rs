@@ -1,20 +1,18 @@
 //! The source of a function or file with values, and its instructions, as rows of a list.
 
-use std::io::{self, Write};
+use std::io::Write;
 
-use super::model::{Context, Facts};
+use super::model::{Context, Facts, reason};
 use crate::report::annotate::{
-    self, Annotated, Lookup, Section, SectionKind, all_instructions, assembly_sections, head_notes,
+    self, Lookup, Section, SectionKind, all_instructions, assembly_sections, head_notes,
     source_rows, write_section,
 };
-use code::text::{SourcePaths, SourceText};
-use symbols::SymbolOptions;
-use view::Part;
-use view::query::ShownSource;
-use view::source::{Listing, Selection, Source, SourceLine, Unit};
-use view::{Name, View};
+use code::text::SourceText;
+use view::query::{Limits, Query, QueryError, ShownSource, Wanted};
+use view::source::{Listing, SourceLine};
+use view::{Answer, Model, SourceModel, View};
 
-pub use crate::report::annotate::{CodeRow, Content};
+pub use crate::report::annotate::{CodeOptions, CodeRow, Content};
 
 /// Functions or files of one name that are shown.
 const MAX_LISTINGS: usize = 20;
@@ -22,15 +20,6 @@ const MAX_LISTINGS: usize = 20;
 const MAX_LINES: usize = 100_000;
 /// Lines before and after those with values, if several listings are shown.
 const CONTEXT: usize = 5;
-
-/// Places of source and binaries.
-#[derive(Clone, Debug, Default)]
-pub struct CodeOptions {
-    /// Directories with source.
-    pub paths: SourcePaths,
-    /// Places of binaries and debug information.
-    pub symbols: SymbolOptions,
-}
 
 /// Source or instructions.
 pub struct Code {
@@ -44,15 +33,19 @@ pub struct Code {
     pub is_unnamed: bool,
 }
 
+/// The most listings that a page shows.
+pub const LIMITS: Limits = Limits { rows: MAX_LISTINGS, ..Limits::NONE };
+
 impl Code {
-    /// The source that a page shows. Fails with one line.
+    /// The page of an answer. Fails with one line.
     pub fn new(
         context: &Context,
-        part: &Part,
-        view: View<'_>,
-        request: &ShownSource,
+        answer: &Answer,
+        found: &SourceModel,
+        name: &str,
     ) -> Result<Code, String> {
-        let Found { sections, is_unnamed } = find(context, &view, request)?;
+        let view = answer.view();
+        let sections = sections(context, &view, found, name)?;
         let servers = annotate::server_notes(&context.code.symbols).into_iter();
         let notes = servers.map(|note| CodeRow::plain(Content::Note, note));
         let rows: Vec<CodeRow> = notes.chain(rows(sections)).collect();
@@ -61,14 +54,19 @@ impl Code {
         let size = |row: &CodeRow| (row.values.self_value.unsigned_abs(), row.values.total);
         let candidates = rows.iter().enumerate().rev().filter(|(_, row)| is_own(row));
         let hottest = candidates.max_by_key(|(_, row)| size(row)).map_or(0, |(i, _)| i);
-        Ok(Code { facts: Facts::new(part, view), rows, hottest, is_unnamed })
+        let facts = Facts::new(&answer.part, view);
+        Ok(Code { facts, rows, hottest, is_unnamed: found.is_unnamed })
     }
 }
 
-/// The source that a page shows as lines of text. Fails with one line.
-pub fn text(context: &Context, view: &View, request: &ShownSource) -> Result<Vec<String>, String> {
+/// The page of a query as lines of text. Fails with one line.
+pub fn text(context: &Context, query: &Query, shown: &ShownSource) -> Result<Vec<String>, String> {
+    let query = &Query { limits: LIMITS, ..query.clone() };
+    let answer = context.answer(&context.part(query)?, query)?;
+    let Model::Source(found) = &answer.model else { return Ok(Vec::new()) };
+    let view = &answer.view();
     let mut out = Vec::new();
-    for (number, section) in find(context, view, request)?.sections.iter().enumerate() {
+    for (number, section) in sections(context, view, found, &shown.name)?.iter().enumerate() {
         let blank = if number == 0 { "" } else { "\n" };
         write!(out, "{blank}")
             .and_then(|()| write_section(&mut out, view, false, section))
@@ -89,38 +87,28 @@ fn rows(sections: Vec<Section>) -> Vec<CodeRow> {
     rows
 }
 
-/// The source that a page shows.
-struct Found {
-    sections: Vec<Section>,
-    /// It is code without a name.
-    is_unnamed: bool,
-}
-
-/// The source that a page shows. Fails with one line.
-fn find(context: &Context, view: &View, request: &ShownSource) -> Result<Found, String> {
-    let mut lookup = Lookup::new(view, &context.code.paths, &context.code.symbols);
-    let mut selection = selected(view, &lookup, &request.name)?;
-    let is_unnamed = selection.is_unnamed();
-    let assembly = request.assembly || is_unnamed;
-    if assembly {
-        selection.unit = Unit::Function;
+/// The sections of the page of what has this name. Fails with one line.
+fn sections(
+    context: &Context,
+    view: &View,
+    found: &SourceModel,
+    name: &str,
+) -> Result<Vec<Section>, String> {
+    if found.listing_count == 0 {
+        return Err(reason(&QueryError::NoFunction(Wanted::Source(name.to_owned()))));
     }
-    let source = Source::new(view, &selection);
-    context.check()?;
-    if source.listings.is_empty() {
-        return Err(format!("no sample that passes the filters has {}", request.name));
-    }
+    let mut lookup = Lookup::new(view, &context.code);
+    let SourceModel { source, listing_count, assembly, .. } = found;
     let mut sections = Vec::new();
-    for listing in source.listings.iter().take(MAX_LISTINGS) {
+    for listing in &source.listings {
         context.check()?;
-        let code = assembly.then(|| lookup.code(listing));
-        let annotated = Annotated { listing, text: lookup.text(listing), code };
+        let annotated = lookup.annotated(listing, *assembly);
         let mut notes = head_notes(view, source.unit, &annotated);
-        let mut found = if assembly {
+        let mut found = if *assembly {
             assembly_sections(view, &annotated, &mut lookup.sources, all_instructions)
         } else {
             let text = annotated.text.text.as_deref().ok();
-            let shown = shown(listing, text, source.listings.len() == 1);
+            let shown = shown(listing, text, *listing_count == 1);
             let rows = source_rows(view, listing, text, &shown);
             vec![Section { kind: SectionKind::Source, notes: Vec::new(), rows }]
         };
@@ -130,12 +118,12 @@ fn find(context: &Context, view: &View, request: &ShownSource) -> Result<Found, 
         }
         sections.append(&mut found);
     }
-    let left = source.listings.len().saturating_sub(MAX_LISTINGS);
+    let left = listing_count - source.listings.len();
     if left > 0 {
         let notes = vec![format!("… and {left} more of this name")];
         sections.push(Section { kind: SectionKind::Source, notes, rows: Vec::new() });
     }
-    Ok(Found { sections, is_unnamed })
+    Ok(sections)
 }
 
 /// Whether each line of a file is shown: all around the hottest one or, if the file is not alone,
@@ -161,55 +149,20 @@ fn shown(listing: &Listing, text: Option<&SourceText>, is_alone: bool) -> Vec<bo
     shown
 }
 
-/// Writes the source that a page shows as `prof annotate --json`.
-pub fn write_json(
-    context: &Context,
-    view: &View,
-    request: &ShownSource,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let mut lookup = Lookup::new(view, &context.code.paths, &context.code.symbols);
-    let mut selection = selected(view, &lookup, &request.name).map_err(io::Error::other)?;
-    let assembly = request.assembly || selection.is_unnamed();
-    if assembly {
-        selection.unit = Unit::Function;
-    }
-    let source = Source::new(view, &selection);
-    let listings = source.listings.iter().map(|listing| {
-        let code = assembly.then(|| lookup.code(listing));
-        Annotated { listing, text: lookup.text(listing), code }
-    });
-    let notes = || annotate::server_notes(&context.code.symbols);
-    annotate::write_json(out, view, &source, listings, false, notes)
-}
-
-/// The frames with this name, or the code around an address with it; an expression is not meant.
-fn selected(view: &View, lookup: &Lookup<'_>, name: &str) -> Result<Selection, String> {
-    let is_it = |frame: u32| {
-        let frame = view.frames.get(frame);
-        let function = matches!(frame.name, Name::Function(id) if view.profile.str(id) == name);
-        function || view.profile.str(frame.file) == name
-    };
-    let missing = || format!("no sample that passes the filters has {name}");
-    if !(0..view.frames.len() as u32).any(is_it) {
-        return lookup.unnamed(name).ok_or_else(missing);
-    }
-    Selection::find(view, name).map_err(|_| missing())?.ok_or_else(missing)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::report::terminal::model::{Model, compute};
-    use view::query::{Query, Shown};
+    use crate::report::terminal::model::{Model as Page, compute};
+    use code::text::SourcePaths;
+    use view::query::Shown;
     use view::testing::{answers, frames_profile};
 
     fn rows(context: &Context, name: &str, assembly: bool) -> Result<Code, String> {
-        let shown = Shown::Source(ShownSource { name: name.to_owned(), assembly });
-        match compute(context, &Query::new(shown))? {
-            Model::Code(code) => Ok(code),
+        let shown = ShownSource { assembly, ..ShownSource::lines(name.to_owned()) };
+        match compute(context, &Query::new(Shown::Source(shown)))? {
+            Page::Code(code) => Ok(code),
             _ => panic!("source"),
         }
     }
@@ -237,9 +190,10 @@ mod tests {
         let mut context = Context::new(&profile);
         let paths = SourcePaths { directories: vec![directory.path().into()], trim: Vec::new() };
         context.code = Arc::new(CodeOptions { paths, ..CodeOptions::default() });
-        let shown = ShownSource { name: "foo1".to_owned(), assembly: false };
-        let granularity = Shown::Source(shown.clone()).granularity();
-        let view = View::new(&profile, 0, granularity);
+        let shown = ShownSource::lines("foo1".to_owned());
+        let query = Query::new(Shown::Source(shown.clone()));
+        let answer = context.answer(&context.part(&query).unwrap(), &query).unwrap();
+        let Model::Source(model) = &answer.model else { panic!("source") };
         let layout =
             annotate::Layout { all_lines: true, percent: false, order: annotate::Order::Line };
         // The line with values is the tenth.
@@ -249,14 +203,10 @@ mod tests {
         ] {
             let text: String = (1..=lines).map(|i| format!("\tline {i};\n")).collect();
             std::fs::write(directory.path().join("app.c"), text).unwrap();
-            let found = super::text(&context, &view, &shown).unwrap();
+            let found = super::text(&context, &query, &shown).unwrap();
             assert!(found.iter().any(|line| line == expected), "{found:#?}");
-            let mut lookup = Lookup::new(&view, &context.code.paths, &context.code.symbols);
-            let source = Source::new(&view, &selected(&view, &lookup, "foo1").unwrap());
-            let listing = &source.listings[0];
-            let annotated = Annotated { listing, text: lookup.text(listing), code: None };
-            let mut out = Vec::new();
-            annotate::write_source(&mut out, &view, source.unit, &annotated, layout).unwrap();
+            let (view, mut out) = (answer.view(), Vec::new());
+            annotate::write_text(&mut out, &view, model, &context.code, layout).unwrap();
             let printed = String::from_utf8(out).unwrap();
             let printed: Vec<&str> = printed.lines().filter(|line| !line.is_empty()).collect();
             assert_eq!(found, printed);

@@ -51,11 +51,7 @@ pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String>
             let lines = diff_lines(&difference.diff, &layout);
             Ok(lines.into_iter().map(|line| line.text).collect())
         }
-        Shown::Source(shown) => {
-            let part = context.part(query)?;
-            let view = query.view(&part.profile, &context.cancel);
-            source::text(context, &view, shown)
-        }
+        Shown::Source(shown) => source::text(context, query, shown),
         _ => render(context, &context.part(query)?, query),
     }
 }

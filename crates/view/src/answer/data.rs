@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     CoverageAnswer, GraphAnswer, HeaderAnswer, OverAnswer, PeekAnswer, QualityAnswer,
-    SandwichAnswer, StatesAnswer, TableAnswer, ThreadsAnswer, TreeAnswer, binaries,
+    SandwichAnswer, SourceAnswer, StatesAnswer, TableAnswer, ThreadsAnswer, TreeAnswer, binaries,
 };
 use crate::query::Query;
 use crate::{Answer, Covered, Model, SandwichModel, TableModel, View};
@@ -30,6 +30,8 @@ pub enum AnswerData<'a> {
     States(StatesAnswer<'a>),
     /// Threads with their stacks.
     Threads(ThreadsAnswer<'a>),
+    /// The values of lines and instructions, without the text of files.
+    Source(SourceAnswer<'a>),
     /// Confidence intervals.
     Quality(QualityAnswer<'a>),
     /// Names and lines of each binary.
@@ -65,6 +67,7 @@ impl<'a> AnswerData<'a> {
                 AnswerData::States(StatesAnswer::new(view, threads, *row_count))
             }
             Model::Threads(threads) => AnswerData::Threads(ThreadsAnswer::new(view, threads)),
+            Model::Source(source) => AnswerData::Source(SourceAnswer::new(view, source)),
             Model::Quality(quality) => AnswerData::Quality(QualityAnswer::new(view, quality)),
             Model::Coverage(coverage, _) => {
                 let shown = binaries(view, coverage);

@@ -9,6 +9,7 @@ mod diff;
 mod frame;
 mod head;
 mod list;
+mod source;
 mod table;
 mod threads;
 mod trees;
@@ -25,6 +26,10 @@ pub use diff::{
 pub use frame::FrameAnswer;
 pub use head::{Bounded, Head, TypeAnswer, VERSION, comments, mappings};
 pub use list::{List, Members};
+pub use source::{
+    AddressAnswer, InlinedAnswer, LineAnswer, ListingAnswer, ListingHead, SourceAnswer, SourceHead,
+    ValuesAnswer,
+};
 pub use table::{
     ColumnAnswer, ColumnTypeAnswer, LabelAnswer, OverAnswer, OverColumnAnswer, OverRowAnswer,
     OverTypeAnswer, QualityAnswer, QualityRow, RatioAnswer, ShareAnswer, TableAnswer, TableRow,

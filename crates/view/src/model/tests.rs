@@ -1,7 +1,7 @@
 use super::*;
-use crate::query::{Column, Limits, Order, OwnRows, Roots, Rows, Table};
+use crate::query::{AddedFilter, Column, Limits, Order, OwnRows, Roots, Rows, Table};
 use crate::testing::{answers, phases, processes, snapshot};
-use crate::{Cut, Direction, Filter, Granularity};
+use crate::{Condition, Cut, Direction, Filter, Granularity};
 
 fn answered(profile: &Profile, query: &Query) -> Result<Answer, QueryError> {
     answer(Arc::new(profile.clone()), query, &Cancel::default())
@@ -146,4 +146,44 @@ fn labels_are_roots_of_a_tree() {
     let mut names: Vec<String> = names.collect();
     names.sort();
     assert_eq!(names, ["db", "web;1"]);
+}
+
+#[test]
+fn source_is_found_by_its_exact_name_or_by_an_expression() {
+    let p = answers();
+    let of = |shown: ShownSource| Query { type_index: 1, ..Query::new(Shown::Source(shown)) };
+    let search =
+        |name: &str| of(ShownSource { is_exact: false, ..ShownSource::lines(name.to_owned()) });
+    let exact = |name: &str| of(ShownSource::lines(name.to_owned()));
+    let found = |query: &Query| match model(&p, query) {
+        Model::Source(found) => (found.source.unit, found.listing_count, found.assembly),
+        _ => panic!("no source"),
+    };
+    assert_eq!(found(&exact("foo1")), (Unit::Function, 1, false));
+    assert_eq!(found(&search("^foo")), (Unit::Function, 2, false));
+    assert_eq!(found(&exact("app.c")), (Unit::File, 1, false));
+    let assembly = of(ShownSource::assembly("app.c".to_owned()));
+    assert_eq!(found(&assembly), (Unit::Function, 4, true));
+    let missing = error(&p, &exact("^foo"));
+    assert!(matches!(missing, QueryError::NoFunction(Wanted::Source(name)) if name == "^foo"));
+    assert!(matches!(error(&p, &exact("(")), QueryError::NoFunction(_)));
+    assert!(matches!(error(&p, &search("(")), QueryError::NoRegex(Wanted::Source(_), _)));
+}
+
+#[test]
+fn source_has_the_filters_and_the_limits_of_its_query() {
+    let p = answers();
+    let shown = ShownSource { is_exact: false, ..ShownSource::lines("foo|bar".to_owned()) };
+    let all = Query { type_index: 1, ..Query::new(Shown::Source(shown)) };
+    let listings = |query: &Query| match model(&p, query) {
+        Model::Source(found) => (found.source.listings.len(), found.listing_count),
+        _ => panic!("no source"),
+    };
+    assert_eq!(listings(&all), (3, 3));
+    let limits = Limits { rows: 1, ..Limits::NONE };
+    assert_eq!(listings(&Query { limits, ..all.clone() }), (1, 3));
+    let focus = AddedFilter { condition: Condition::Focus, value: "foo2".to_owned() };
+    assert_eq!(listings(&Query { filters: vec![focus], ..all.clone() }), (2, 2));
+    let nothing = AddedFilter { condition: Condition::Focus, value: "nothing".to_owned() };
+    assert_eq!(listings(&Query { filters: vec![nothing], ..all }), (0, 0));
 }

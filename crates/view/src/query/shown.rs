@@ -89,13 +89,29 @@ impl ShownFlame {
     }
 }
 
-/// The function or file of a page of source.
+/// The functions or files whose source is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownSource {
-    /// Its name, or the path of the file.
+    /// The name of functions; else, if there is no such function, an address of code without a name,
+    /// as tables have it; else the path of a file.
     pub name: String,
+    /// If false, the name is, in the end, also the last parts of paths of files, or else a regular
+    /// expression of names of functions.
+    pub is_exact: bool,
     /// Instructions between the lines.
     pub assembly: bool,
+}
+
+impl ShownSource {
+    /// The lines of what has exactly this name.
+    pub fn lines(name: String) -> ShownSource {
+        ShownSource { name, is_exact: true, assembly: false }
+    }
+
+    /// The same with instructions.
+    pub fn assembly(name: String) -> ShownSource {
+        ShownSource { assembly: true, ..ShownSource::lines(name) }
+    }
 }
 
 /// The rows of a table.
@@ -333,8 +349,12 @@ impl Shown {
                 format!("flame graph{callers}{heavy}")
             }
             Shown::Sandwich(name) => format!("sandwich of {name}"),
-            Shown::Source(ShownSource { name, assembly: false }) => format!("source of {name}"),
-            Shown::Source(ShownSource { name, assembly: true }) => format!("assembly of {name}"),
+            Shown::Source(ShownSource { name, assembly: false, .. }) => {
+                format!("source of {name}")
+            }
+            Shown::Source(ShownSource { name, assembly: true, .. }) => {
+                format!("assembly of {name}")
+            }
             Shown::States(_) => "threads by state".to_owned(),
             Shown::Diff { rows, values: Values::Own, .. } => {
                 format!("difference, self, {}", rows.name())

@@ -1,4 +1,7 @@
+use regex::Regex;
+
 use super::*;
+use crate::query::ShownSource;
 use crate::testing::{answers, frames_profile, functions, mapping};
 use crate::{Filter, Granularity, Top, TopOptions};
 use profile::{Builder, Column, LabelSetId, Profile};
@@ -63,6 +66,7 @@ fn a_name_precedes_a_file_and_a_regular_expression() {
     let view = View::new(&p, 1, LINES);
     assert_eq!(Selection::find(&view, "nothing"), Ok(None));
     assert!(Selection::find(&view, "(").is_err());
+    let is_end_of_path = selection::is_end_of_path;
     assert!(is_end_of_path("/a/b/c.rs", "b/c.rs") && !is_end_of_path("/a/ab/c.rs", "b/c.rs"));
     assert!(is_end_of_path("/a/b/c.rs", "/c.rs") && !is_end_of_path("/a/b.rs", ""));
     assert_eq!(candidates(&view), ["app.c", "bar", "foo1", "foo2", "main"]);
@@ -151,6 +155,15 @@ fn code_without_a_file_belongs_to_the_only_file_of_its_function() {
     assert_eq!(found, [("work.go", 7, 3, 3), ("", 3, 1, 1)]);
 }
 
+/// One function from the begin of each file to this offset.
+struct Below(u64);
+
+impl CodeBounds for Below {
+    fn same_function(&self, _: &str, _: &str, at: u64, offsets: &[u64]) -> Vec<bool> {
+        offsets.iter().map(|&offset| at < self.0 && offset < self.0).collect()
+    }
+}
+
 #[test]
 fn code_without_a_name_is_one_listing() {
     let mut b = Builder::new(&[("samples", "count")]);
@@ -165,11 +178,12 @@ fn code_without_a_name_is_one_listing() {
     let view = View::new(&p, 0, LINES);
     let all = UnnamedAddress::all(&view);
     assert_eq!(all.len(), 4);
-    let row = *all.iter().find(|address| address.has_name(&view, "libx.so+0x18")).unwrap();
+    assert!(all.iter().any(|address| address.has_name(&view, "libx.so+0x18")));
     assert!(!all.iter().any(|address| address.has_name(&view, "libx.so+0x19")));
-    let near = all.iter().filter(|other| other.binary == row.binary && other.offset < 0x100);
-    let near: Vec<u32> = near.map(|other| other.frame).collect();
-    let selection = Selection::unnamed_code(&view, row.frame, &near);
+    let shown = ShownSource::lines("libx.so+0x18".to_owned());
+    let alone = Selection::new(&view, &shown, &NoBounds).unwrap().unwrap();
+    assert_eq!(Source::new(&view, &alone).listings[0].addresses.len(), 1);
+    let selection = Selection::new(&view, &shown, &Below(0x100)).unwrap().unwrap();
     assert!(selection.is_unnamed());
     let source = Source::new(&view, &selection);
     let [listing] = source.listings.as_slice() else { panic!("{source:?}") };

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::Selection;
+use super::{Selection, Unit};
 use crate::{Name, View};
 use profile::{LocationId, StrId};
 
@@ -48,15 +48,45 @@ impl UnnamedAddress {
     }
 }
 
+/// The bounds of functions, which the files of binaries have.
+pub trait CodeBounds {
+    /// For each of these offsets in the file of a binary, whether its code is in the same function
+    /// as that at the offset `at`. Empty if the file is missing.
+    fn same_function(&self, binary: &str, build_id: &str, at: u64, offsets: &[u64]) -> Vec<bool>;
+}
+
+/// No binary has a file.
+pub struct NoBounds;
+
+impl CodeBounds for NoBounds {
+    fn same_function(&self, _: &str, _: &str, _: u64, _: &[u64]) -> Vec<bool> {
+        Vec::new()
+    }
+}
+
 impl Selection {
-    /// The frames of code without a name, as one listing that is called as `frame`.
-    pub fn unnamed_code(view: &View, frame: u32, frames: &[u32]) -> Selection {
-        let mut selected = vec![false; view.frames.len()];
-        for &frame in frames.iter().chain([&frame]) {
-            selected[frame as usize] = true;
+    /// The code around the address without a name that tables show as `what`: all addresses without
+    /// a name in the same function, as one listing. `None` if there is no such row.
+    pub(super) fn unnamed(view: &View, what: &str, bounds: &dyn CodeBounds) -> Option<Selection> {
+        let all = UnnamedAddress::all(view);
+        let rows: Vec<_> = all.iter().filter(|address| address.has_name(view, what)).collect();
+        let first = rows.first()?;
+        let mut frames = vec![false; view.frames.len()];
+        // Without the binary, the listing has this address only, and its code states the cause.
+        frames[first.frame as usize] = true;
+        for row in &rows {
+            let is_there = |other: &&UnnamedAddress| {
+                (other.binary, other.build_id) == (row.binary, row.build_id)
+            };
+            let others: Vec<_> = all.iter().filter(is_there).collect();
+            let offsets: Vec<u64> = others.iter().map(|other| other.offset).collect();
+            let [binary, build_id] = [row.binary, row.build_id].map(|id| view.profile.str(id));
+            let same = bounds.same_function(binary, build_id, row.offset, &offsets);
+            let found = others.iter().zip(same).filter(|(_, same)| *same);
+            found.for_each(|(other, _)| frames[other.frame as usize] = true);
         }
-        let code = Some(view.frames.get(frame).name);
-        Selection { unit: super::Unit::Function, frames: selected, code }
+        let code = Some(view.frames.get(first.frame).name);
+        Some(Selection { unit: Unit::Function, frames, code })
     }
 
     /// True for code without a name, which has no source lines.

@@ -129,14 +129,16 @@ impl App {
         };
         let name = target.function.as_ref();
         if let Some(name) = name.or(target.file.as_ref()) {
-            let source = |assembly| Shown::Source(ShownSource { name: name.clone(), assembly });
+            let source = |assembly| {
+                Shown::Source(ShownSource { assembly, ..ShownSource::lines(name.clone()) })
+            };
             items.push(item('a', "source", visit(source(false), None)));
             if target.function.is_some() {
                 items.push(item('A', "source and assembly", visit(source(true), None)));
             }
         }
         if let (None, None, Some(address)) = (name, &target.file, &target.address) {
-            let code = Shown::Source(ShownSource { name: address.clone(), assembly: true });
+            let code = Shown::Source(ShownSource::assembly(address.clone()));
             items.push(item('a', "instructions around it", visit(code, None)));
         }
         if let Some(function) = name {

@@ -67,10 +67,9 @@ fn views() -> Vec<Shown> {
     }
     for name in ["again".to_owned(), "x".repeat(100_000), "main".to_owned()] {
         all.push(Shown::Sandwich(name.clone()));
-        all.extend(
-            [false, true]
-                .map(|assembly| Shown::Source(ShownSource { name: name.clone(), assembly })),
-        );
+        all.extend([false, true].map(|assembly| {
+            Shown::Source(ShownSource { assembly, ..ShownSource::lines(name.clone()) })
+        }));
     }
     all
 }
@@ -222,7 +221,7 @@ fn a_filter_that_nothing_meets_is_explained() {
         let lines = drawn(shown, Condition::Focus);
         assert_eq!(lines[1..4], [focus, " no samples", " focus=typo: no frame matches"]);
     }
-    let of = ShownSource { name: "main".to_owned(), assembly: false };
+    let of = ShownSource::lines("main".to_owned());
     let error = &drawn(Shown::Source(of), Condition::Focus)[2];
     assert!(error.ends_with("filters has main; focus=typo: no frame matches"), "{error}");
     let text = drawn(Shown::Coverage, Condition::Hide);

@@ -8,16 +8,18 @@ use crate::report::answer::{self, OutputFormat};
 use crate::report::terminal::model::{Graph, Model, reason};
 use crate::report::units;
 use queries::{Random, profiles, queries, random_query};
+use source::assert_code;
 use view::query::Limits;
 use view::{Answer, Cancel, Filter, Part, Tree};
 
 mod queries;
+mod source;
 
 /// What is shown of a row, without the spaces between the parts.
 type Shows = String;
 
-/// What `prof report` writes of the samples that pass the filters, which are applied one by one.
-fn written(profile: &Profile, query: &Query, format: OutputFormat) -> Result<String, String> {
+/// The answer about the samples that pass the filters, which are applied one by one.
+fn answered(profile: &Profile, query: &Query) -> Result<Answer, String> {
     let filter = |added: &AddedFilter| added.filter().unwrap();
     let (first, rest): (Vec<_>, Vec<_>) = query.filters.iter().partition(|added| added.is_time());
     let filters: Vec<Filter> = first.into_iter().chain(rest).map(filter).collect();
@@ -28,7 +30,12 @@ fn written(profile: &Profile, query: &Query, format: OutputFormat) -> Result<Str
     }
     let part = Part { start, has_times: !profile.times.is_empty(), ..Part::whole(Arc::new(part)) };
     let found = Answer::new(part.named(query.naming()), query, &Cancel::default());
-    let found = found.map_err(|error| reason(&error))?;
+    found.map_err(|error| reason(&error))
+}
+
+/// What `prof report` or `prof annotate` writes.
+fn written(profile: &Profile, query: &Query, format: OutputFormat) -> Result<String, String> {
+    let found = answered(profile, query)?;
     let mut out = Vec::new();
     answer::write(&mut out, &found, query, format, None).unwrap();
     Ok(String::from_utf8(out).unwrap())
@@ -102,6 +109,14 @@ fn assert_agreement(profile: &Arc<Profile>, query: &Query) -> usize {
         (text, json) => panic!("{query:?}: {text:?} and {json:?}"),
     };
     let json: Value = serde_json::from_str(&json).unwrap();
+    if matches!(query.shown, Shown::Source(_)) {
+        let answer = answered(profile, query).unwrap();
+        let code = match app.page().model.as_deref() {
+            Some(Model::Code(code)) => Some(code),
+            _ => None,
+        };
+        return assert_code(code, &text, &json, &answer, query);
+    }
     let model = app.page().model.clone().unwrap_or_else(|| panic!("{query:?}"));
     match &*model {
         Model::Table(table) => assert_tables(&app, table.rows.len(), &text, &json, query),

@@ -69,12 +69,8 @@ pub fn profiles() -> Vec<Arc<Profile>> {
 
 /// The views of a profile that have an answer, but for its stacks by thread, which have no numbers.
 pub fn queries(profile: &Profile) -> Vec<Query> {
-    let has_answer = |shown: &Shown| {
-        !matches!(
-            shown,
-            Shown::Source(_) | Shown::Diff { .. } | Shown::DiffFlame(_) | Shown::Threads
-        )
-    };
+    let has_answer =
+        |shown: &Shown| !matches!(shown, Shown::Diff { .. } | Shown::DiffFlame(_) | Shown::Threads);
     let shown = views();
     let mut queries: Vec<Query> = shown.into_iter().filter(has_answer).map(Query::new).collect();
     for column in [ByColumn::SelfValue, ByColumn::Total, ByColumn::Name] {
@@ -89,6 +85,11 @@ pub fn queries(profile: &Profile) -> Vec<Query> {
     for name in names(profile).into_iter().take(5) {
         queries.push(Query::new(Shown::Sandwich(name.clone())));
         queries.push(Query::new(Shown::Peek(view::query::exactly(&name))));
+        queries.push(Query::new(Shown::Source(ShownSource::lines(name.clone()))));
+        queries.push(Query::new(Shown::Source(ShownSource::assembly(name))));
+    }
+    for file in profile.functions.iter().map(|function| profile.str(function.filename)).take(3) {
+        queries.push(Query::new(Shown::Source(ShownSource::lines(file.to_owned()))));
     }
     queries
 }
