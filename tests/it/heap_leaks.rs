@@ -172,7 +172,7 @@ fn an_exiting_program_waits_for_prof_a_limited_time() {
     let waited: u64 = out.text().trim().parse().unwrap();
     assert!((900..60_000).contains(&waited), "{waited} ms");
     assert_eq!(leaked(&p, "lost_alone", "unchecked"), 10);
-    out.says(&["or before its check"]);
+    out.says(&["or before the check"]);
 }
 
 /// Threads that another process traces cannot be held.

@@ -201,7 +201,7 @@ impl fmt::Display for UncheckedLeaks {
         match self {
             UncheckedLeaks::Running => f.write_str("still ran at the end"),
             UncheckedLeaks::Ended => {
-                f.write_str("ended without exit handlers (killed, _exit, exec) or before its check")
+                f.write_str("ended without exit handlers (killed, _exit, exec) or before the check")
             }
             UncheckedLeaks::Failed(why) => write!(f, "could not be checked on exit, as {why}"),
         }
@@ -225,6 +225,7 @@ impl fmt::Display for Amount {
         let objects = objects.round();
         let noun = if objects == 1.0 { "object" } else { "objects" };
         match bytes / f64::from(1 << 20) {
+            _ if bytes.round() == 1.0 => write!(f, "1 byte in {objects} {noun}"),
             mib if mib < 0.1 => write!(f, "{bytes:.0} bytes in {objects} {noun}"),
             mib => write!(f, "{mib:.1} MiB in {objects} {noun}"),
         }

@@ -189,11 +189,19 @@ fn numbers_agree_with_their_nouns() {
     assert_eq!(ended(2), "2 threads ended before they could be read");
     let refused = |threads| Message::ThreadsRefused { threads, root_may: false }.to_string();
     assert_eq!(refused(1), "this user may not read the stack of 1 thread");
+    assert_eq!(refused(3), "this user may not read the stacks of 3 threads");
+    let unlabelled = |threads| Message::UnlabelledThreads { threads }.to_string();
+    assert!(unlabelled(1).starts_with("1 thread is labelled by name"));
+    assert!(unlabelled(2).starts_with("2 threads are labelled by name"));
     let loaded = |programs| Message::LibraryNotLoaded { programs }.to_string();
     assert!(loaded(1).starts_with("the command started a program, but prof's library"));
     assert!(loaded(3).starts_with("the command started 3 programs, but"));
+    assert!(loaded(1).contains("into it (") && loaded(3).contains("into them ("));
     let cpus = Message::CpusLeft { cpus: vec![1, 2], returns: false }.to_string();
-    assert_eq!(cpus, "CPU 1, 2 went offline during the recording: it was not sampled after that");
+    assert_eq!(
+        cpus,
+        "CPUs 1, 2 went offline during the recording: they were not sampled after that"
+    );
 }
 
 #[test]

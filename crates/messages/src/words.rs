@@ -14,7 +14,7 @@ pub const TRACEPOINTS: &str = "cap_perfmon,cap_sys_ptrace,cap_dac_read_search";
 pub const PROGRAMS: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace";
 
 /// The replacement of BPF programs.
-pub const EVENTS_INSTEAD: &str = "events report each of them instead, which costs more";
+pub const EVENTS_INSTEAD: &str = "events report each occurrence instead, which costs more";
 
 /// The meaning of a level of `perf_event_paranoid` for users without privileges.
 pub fn paranoid(level: i32) -> &'static str {
@@ -92,14 +92,19 @@ pub fn line(text: String) -> String {
 /// The limits of open files, and the number of threads for which they suffice.
 pub fn file_limit(hard: Option<u64>, soft: Option<u64>, threads: Option<u64>) -> String {
     let shown = |n: Option<u64>| n.map_or("unlimited".to_owned(), |n| n.to_string());
-    let [hard, soft, threads] = [hard, soft, threads].map(shown);
-    format!("limit {hard} (now {soft}): enough for processes of {threads} threads")
+    let [hard, soft] = [hard, soft].map(shown);
+    let threads = threads.map_or("unlimited threads".to_owned(), |n| counted(n, "thread"));
+    format!("limit {hard} (now {soft}): enough for processes of {threads}")
 }
 
-/// The reason why prof's library is not in a program.
-pub const NOT_LOADED: &str = "prof's library was not loaded into them (linked statically, setuid, \
-                              started without the command's environment, or in a root directory \
-                              of their own)";
+/// The reason why prof's library is not in a number of programs.
+pub fn not_loaded(programs: u64) -> String {
+    let (them, their) = by_number(programs, ("it", "its"), ("them", "their"));
+    format!(
+        "prof's library was not loaded into {them} (linked statically, setuid, started without the \
+         command's environment, or in a root directory of {their} own)"
+    )
+}
 
 /// The first names of a list, and the number of the others.
 pub fn first(names: &[String]) -> String {
@@ -109,9 +114,15 @@ pub fn first(names: &[String]) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-/// A list of numbers.
-pub fn numbers(list: &[u32]) -> String {
-    list.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+/// CPUs by their numbers.
+pub fn cpus(list: &[u32]) -> String {
+    let numbers: Vec<String> = list.iter().map(u32::to_string).collect();
+    format!("{} {}", by_number(list.len() as u64, "CPU", "CPUs"), numbers.join(", "))
+}
+
+/// Each CPU of a machine that has this number of them.
+pub fn each_cpu(number: u64) -> String {
+    if number == 1 { "the only CPU".to_owned() } else { format!("each of {number} CPUs") }
 }
 
 /// Processes that still run, one of which has this PID and name.
@@ -123,11 +134,12 @@ pub fn still_running(pid: i32, name: Option<&str>, processes: u64) -> String {
     }
 }
 
-/// The CPU time that other samples than the lost ones cover.
-pub fn others_cover(covered: Option<&CpuCoverage>) -> String {
+/// The CPU time that the samples cover that were not lost.
+pub fn others_cover(taken: u64, covered: Option<&CpuCoverage>) -> String {
     covered.map_or(String::new(), |covered| {
         format!(
-            "; the others cover {:.0} % of the {:.1} s of CPU time that the target used",
+            "; the {} {:.0} % of the {:.1} s of CPU time that the target used",
+            by_number(taken, "other covers", "others cover"),
             covered.percent(),
             covered.used as f64 / 1e9
         )
@@ -140,9 +152,31 @@ pub fn any_of(remedies: &[LossRemedy]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", or "))
 }
 
-/// The noun for a number of threads.
-pub fn threads(number: u64) -> &'static str {
-    if number == 1 { "thread" } else { "threads" }
+/// The words for 1, or those for another number.
+pub fn by_number<T>(number: u64, singular: T, plural: T) -> T {
+    if number == 1 { singular } else { plural }
+}
+
+/// A number of things; `noun`: a single one of them.
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", by_number(number, "", "s"))
+}
+
+/// A number of things, and the verb that agrees with it.
+pub fn agreeing(number: u64, noun: &str, singular: &str, plural: &str) -> String {
+    format!("{} {}", counted(number, noun), by_number(number, singular, plural))
+}
+
+/// The place in a sequence: `1st`, `2nd`, `3rd`, `4th`.
+pub fn ordinal(number: u64) -> String {
+    let end = match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{number}{end}")
 }
 
 /// A number of programs.
@@ -182,6 +216,17 @@ mod tests {
         let cleaned = line("a\nb\x1b[2J\u{9b}\u{202e}\u{2028}\u{7f}\r".to_owned());
         assert_eq!(cleaned, "a b␛[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd}␍");
         assert_eq!(line("12 µs …".to_owned()), "12 µs …");
+    }
+
+    #[test]
+    fn words_agree_with_their_number() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "sample")), ["0 samples", "1 sample", "2 samples"]);
+        assert_eq!(agreeing(1, "thread", "has", "have"), "1 thread has");
+        assert_eq!([cpus(&[3]), cpus(&[3, 4])], ["CPU 3", "CPUs 3, 4"]);
+        let places = [1, 2, 3, 4, 11, 12, 13, 21, 101, 112].map(ordinal);
+        let expected =
+            ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "101st", "112th"];
+        assert_eq!(places, expected);
     }
 
     #[test]

@@ -23,7 +23,8 @@ RateLimited "rate-limited" Figures {
 
 /// The highest rate was requested.
 HighestRate "highest-rate" Detail { limit: u64 = "the rate in Hz" }
-    ("-F max: {limit} samples a second and CPU (sysctl kernel.perf_event_max_sample_rate)");
+    ("-F max: {} a second and CPU (sysctl kernel.perf_event_max_sample_rate)",
+    words::counted(*limit, "sample"));
 
 /// Groups of events are not inherited by later threads.
 GroupsOfExistingThreads "groups-of-existing-threads" Missing
@@ -82,7 +83,8 @@ FilterRejected "filter-rejected" Missing {
     filter: String = "the filter",
     event: String = "the tracepoint",
     fields: Vec<String> = "its fields",
-} ("the kernel rejects the filter '{filter}' of {event}; its fields are {}", fields.join(", "));
+} ("the kernel rejects the filter '{filter}' of {event}; its {} {}",
+   words::by_number(fields.len() as u64, "field is", "fields are"), fields.join(", "));
 
 /// The instruction or function cannot be probed.
 ProbeRejected "probe-rejected" Missing {

@@ -256,7 +256,7 @@ DeepStacks "deep-stacks-work" Detail
 /// Ring buffers do not lose samples at usual rates.
 RingBuffers "ring-buffers-work" Detail {
     mib: u64 = "the size of each in MiB", cpus: u64 = "their number",
-} ("{mib} MiB on each of {cpus} CPUs can be locked in memory");
+} ("{mib} MiB on {} can be locked in memory", words::each_cpu(*cpus));
 
 /// The hard limit of open files suffices for many threads.
 EnoughFiles "enough-open-files" Detail {

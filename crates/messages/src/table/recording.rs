@@ -105,12 +105,14 @@ StacksWithoutMappings "stacks-without-mappings" Figures { why: Box<Message> = "t
 
 /// Threads without a label of their own.
 UnlabelledThreads "unlabelled-threads" Detail { threads: u64 = "their number" }
-    ("{threads} threads are labelled by name and process only (no label tid): there were too many");
+    ("{} labelled by name and process only (no label tid): there were too many",
+    words::agreeing(*threads, "thread", "is", "are"));
 
 /// Mappings that were not distinguished.
 IndistinctMappings "indistinct-mappings" Detail { mappings: u64 = "their number" }
-    ("{mappings} mappings of files were not distinguished, because there were too many: samples \
-      in them have no names");
+    ("{} not distinguished, because there were too many: samples in {} have no names",
+    words::agreeing(*mappings, "file mapping", "was", "were"),
+    words::by_number(*mappings, "it", "them"));
 
 /// Binaries whose unwind information or code was not read completely.
 AnalysisLimits "analysis-limits" Figures { binaries: Vec<String> = "their paths" }
@@ -124,7 +126,7 @@ NotOpened "binaries-not-opened" Figures {
     [because why];
 
 /// This user may not open the files.
-Forbidden "files-forbidden" Missing ("this user may not open them");
+Forbidden "files-forbidden" Missing ("not readable by this user");
 
 /// A binary was truncated while it was read.
 BinaryTruncated "binary-truncated" Detail
@@ -137,12 +139,14 @@ NoDeepStacks "deep-stacks-not-copied" Detail { why: Box<Message> = "the reason" 
 
 /// Deep stacks that were not copied in time.
 DeepStacksLate "deep-stacks-late" Detail { stacks: u64 = "their number" }
-    ("{stacks} deep stacks are truncated because prof could not copy them in time")
+    ("{} truncated because prof could not copy {} in time",
+     words::agreeing(*stacks, "deep stack", "is", "are"), words::by_number(*stacks, "it", "them"))
     [": ", "{}", LossRemedy::LowerRate];
 
 /// Deep stacks of which two copies differ.
 DeepStacksDiffered "deep-stacks-differed" Detail { stacks: u64 = "their number" }
-    ("{stacks} deep stacks are truncated because two copies of the same moment differ");
+    ("{} truncated because two copies of the same moment differ",
+    words::agreeing(*stacks, "deep stack", "is", "are"));
 
 /// The kernel dropped samples.
 Lost "samples-lost" Figures if (matters(*lost, lost.saturating_add(*taken))) {
@@ -151,8 +155,9 @@ Lost "samples-lost" Figures if (matters(*lost, lost.saturating_add(*taken))) {
     any_process: bool = "they may belong to any process, not only the target's",
     covered: Option<CpuCoverage> = "the CPU time that the other samples cover, if known",
     remedies: Vec<LossRemedy> = "what helps, the best first",
-} ("{lost} samples{} were lost because prof could not read them in time{}",
-   if *any_process { " of all processes" } else { "" }, words::others_cover(covered.as_ref()))
+} ("{}{} {} lost because prof could not read {} in time{}", words::counted(*lost, "sample"),
+   if *any_process { " of all processes" } else { "" }, words::by_number(*lost, "was", "were"),
+   words::by_number(*lost, "it", "them"), words::others_cover(*taken, covered.as_ref()))
     ["; " => words::any_of(remedies)];
 
 /// The values of events include those of lost samples.
@@ -162,13 +167,15 @@ ScaledForLosses "scaled-for-losses" Detail { events: Vec<String> = "their names"
 
 /// Records about mappings and names were lost.
 LostRecords "records-lost" Detail { records: u64 = "their number" }
-    ("{records} records about mappings and names were lost, because there were more than prof \
-      could read in time; processes that still ran were read from /proc again");
+    ("{} about mappings and names {} lost, because there were more than prof could read in time; \
+      processes that still ran were read from /proc again", words::counted(*records, "record"),
+    words::by_number(*records, "was", "were"));
 
 /// Samples beyond the limit of those whose time is kept.
 WithoutTime "samples-without-time" Figures { samples: u64 = "their number" }
-    ("{samples} samples have no time, because there were more than --max-samples; their values \
-      are in the profile");
+    ("{} no time, because there were more than --max-samples; {} in the profile",
+    words::agreeing(*samples, "sample", "has", "have"),
+    words::by_number(*samples, "its value is", "their values are"));
 
 /// Samples were moved to a file that cannot be read.
 SpillUnreadable "spill-unreadable" Missing { error: String = "the reason" }
@@ -179,7 +186,7 @@ OpenFilesRaised "open-files-raised" Detail {
     from: u64 = "the limit before",
     to: u64 = "the limit now",
     threads: u64 = "the number of threads that need it",
-} ("raised the limit of open files from {from} to {to} for {threads} threads");
+} ("raised the limit of open files from {from} to {to} for {}", words::counted(*threads, "thread"));
 
 /// The rings are smaller than they should be.
 SmallRings "small-rings" Detail {
@@ -193,15 +200,21 @@ SmallRings "small-rings" Detail {
 /// CPUs went offline.
 CpusLeft "cpus-left" Figures {
     cpus: Vec<u32> = "the CPUs", returns: bool = "they are sampled again when they come back",
-} ("CPU {} went offline during the recording: it {}", words::numbers(cpus), if *returns {
-    "was sampled again within about 0.2 s after it came back, if it did"
+} ("{} went offline during the recording: {} {}", words::cpus(cpus),
+   words::by_number(cpus.len() as u64, "it was", "they were"), if *returns {
+    words::by_number(
+        cpus.len() as u64,
+        "sampled again within about 0.2 s after it came back, if it did",
+        "sampled again within about 0.2 s after they came back, if they did",
+    )
 } else {
-    "was not sampled after that"
+    "not sampled after that"
 });
 
 /// CPUs came online and were not sampled.
 CpusCame "cpus-came" Figures { cpus: Vec<u32> = "the CPUs" }
-    ("CPU {} came online during the recording and was not sampled", words::numbers(cpus));
+    ("{} came online during the recording and {} not sampled", words::cpus(cpus),
+    words::by_number(cpus.len() as u64, "was", "were"));
 
     } };
 }

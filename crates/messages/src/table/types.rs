@@ -15,15 +15,17 @@ ShortEventsSampled "short-events-sampled" Detail {
 /// Programs in the kernel had no room for some threads.
 TooManyThreads "too-many-threads" Missing {
     noun: String = "the profile type", threads: u64 = "the number of missing threads",
-} ("{noun}: {threads} threads are missing: there were too many at once")
+} ("{noun}: {} missing: there were too many at once",
+   words::agreeing(*threads, "thread", "is", "are"))
     ["; ", "record fewer processes"];
 
 /// Only one in N context switches was sampled.
 SwitchesThinned "switches-thinned" Figures if (*without_wakeups) {
     every: u64 = "N",
     without_wakeups: bool = "waits for a CPU after a wake-up count as part of the wait",
-} ("threads stopped running so often that only every {every}th time was sampled from then on; the \
-    samples are scaled to the time of each thread in each state{}", if *without_wakeups {
+} ("threads stopped running so often that only every {} time was sampled from then on; the \
+    samples are scaled to the time of each thread in each state{}", words::ordinal(*every),
+   if *without_wakeups {
     ", and waiting for a CPU after a wake-up counts as part of the wait"
 } else {
     ""
@@ -32,17 +34,21 @@ SwitchesThinned "switches-thinned" Figures if (*without_wakeups) {
 /// Operations whose records were lost.
 PairsLost "pairs-lost" Detail {
     noun: String = "the profile type", count: u64 = "their number",
-} ("{noun}: {count} are left out: records were lost while they lasted, or their end was");
+} ("{noun}: {count} {} left out: records were lost while {} lasted, or {} end was",
+   words::by_number(*count, "is", "are"), words::by_number(*count, "it", "they"),
+   words::by_number(*count, "its", "their"));
 
 /// Operations of which too many lasted at the same time.
 PairsBeyondLimit "pairs-beyond-limit" Missing {
     noun: String = "the profile type", count: u64 = "their number",
-} ("{noun}: {count} are left out: too many lasted at the same time");
+} ("{noun}: {count} {} left out: too many lasted at the same time",
+   words::by_number(*count, "is", "are"));
 
 /// Operations without the address of the lock, of which there are too many.
 PairsWithoutAddress "pairs-without-address" Detail {
     noun: String = "the profile type", count: u64 = "their number",
-} ("{noun}: {count} have no address in their label 'lock': there were too many");
+} ("{noun}: {count} {} label 'lock': there were too many",
+   words::by_number(*count, "has no address in its", "have no address in their"));
 
 /// The creation of threads is not recorded.
 NoCreation "no-thread-creation" Missing { why: String = "the reason" }
@@ -50,8 +56,8 @@ NoCreation "no-thread-creation" Missing { why: String = "the reason" }
 
 /// Created threads that are not counted.
 CreatedThreadsMissing "created-threads-missing" Missing { threads: u64 = "their number" }
-    ("{threads} new threads are missing in the sample type threads_grown: too many existed at the \
-      same time");
+    ("{} missing in the sample type threads_grown: too many existed at the same time",
+    words::agreeing(*threads, "new thread", "is", "are"));
 
 /// The recording ended before the first snapshot of threads.
 NoSnapshot "no-snapshot" Missing
@@ -60,17 +66,22 @@ NoSnapshot "no-snapshot" Missing
 
 /// Snapshots of threads, of which the average is recorded.
 Snapshots "snapshots-averaged" Detail { snapshots: u64 = "their number" }
-    ("{snapshots} snapshots of threads were taken: sample type threads is their average");
+    ("{} of threads {}", words::counted(*snapshots, "snapshot"), words::by_number(
+        *snapshots,
+        "was taken: sample type threads is from it",
+        "were taken: sample type threads is their average",
+    ));
 
 /// Threads that ended before a snapshot could read them.
 ThreadsEnded "threads-ended" Missing { threads: u64 = "their number" }
-    ("{threads} {} ended before {} could be read", words::threads(*threads),
-     if *threads == 1 { "it" } else { "they" });
+    ("{} ended before {} could be read", words::counted(*threads, "thread"),
+     words::by_number(*threads, "it", "they"));
 
 /// Threads whose stack may not be read.
 ThreadsRefused "threads-refused" Missing {
     threads: u64 = "their number", root_may: bool = "root may read them",
-} ("this user may not read the stack of {threads} {}", words::threads(*threads))
+} ("this user may not read the {} of {}", words::by_number(*threads, "stack", "stacks"),
+   words::counted(*threads, "thread"))
     ["; " => root_may.then_some("run as root")];
 
 /// Running threads could not be sampled.
@@ -95,18 +106,20 @@ CommandEnded "command-ended" Missing ("the command ended before");
 
 /// prof's library is in none of the programs.
 LibraryNotLoaded "library-not-loaded" Missing { programs: u64 = "their number" }
-    ("the command started {}, but {}", words::programs(*programs), words::NOT_LOADED);
+    ("the command started {}, but {}", words::programs(*programs), words::not_loaded(*programs));
 
 /// The program allocated less than the interval.
 BelowInterval "below-interval" Missing { interval: u64 = "bytes" }
-    ("malloc and similar functions allocated less than the interval of {interval} bytes")
+    ("malloc and similar functions allocated less than the interval of {}",
+    words::counted(*interval, "byte"))
     ["; ", "lower --heap-interval"];
 
 /// Programs that the command started ran without prof's library.
 ProgramsWithout "programs-without-library" Missing {
     without: u64 = "their number", programs: u64 = "the number of all programs",
-} ("{without} of {programs} programs that the command started are not in the heap's profile: {}",
-   words::NOT_LOADED);
+} ("{without} of {} that the command started {} not in the heap's profile: {}",
+   words::counted(*programs, "program"), words::by_number(*without, "is", "are"),
+   words::not_loaded(*without));
 
 /// The memory that is shared with the program was damaged.
 MemoryDamaged "shared-memory-damaged" Missing { how: String = "what is wrong" }
@@ -119,40 +132,50 @@ Paced "heap-interval-raised" Detail {
     sampled: u64 = "the number of all samples",
     longest: u64 = "the longest interval in bytes",
     every: bool = "every allocation was to be recorded",
-} ("{}the program allocated faster than prof could follow, so {paced} of {sampled} samples were \
-    taken at a longer interval (up to {longest} bytes); each is scaled by its own",
-   if *every { "not every allocation was recorded: " } else { "" });
+} ("{}the program allocated faster than prof could follow, so {paced} of {} {} taken at a longer \
+    interval (up to {}); each is scaled by its own",
+   if *every { "not every allocation was recorded: " } else { "" },
+   words::counted(*sampled, "sample"), words::by_number(*paced, "was", "were"),
+   words::counted(*longest, "byte"));
 
 /// Sampled allocations for which there was no space.
 AllocationsLost "allocations-lost" Figures if (matters(*lost, lost.saturating_add(*sampled))) {
     lost: u64 = "their number",
     sampled: u64 = "the number of samples",
     bytes: u64 = "their size in bytes",
-} ("{lost} of {} sampled allocations ({:.1} MiB) are missing because prof could not keep up",
-   lost.saturating_add(*sampled), *bytes as f64 / f64::from(1 << 20))
+} ("{lost} of {} ({:.1} MiB) {} missing because prof could not keep up",
+   words::counted(lost.saturating_add(*sampled), "sampled allocation"),
+   *bytes as f64 / f64::from(1 << 20), words::by_number(*lost, "is", "are"))
     [": ", "{}", LossRemedy::LongerHeapInterval];
 
 /// Allocations that count as in use, because their end was lost.
 FreesLost "frees-lost" Figures if (matters(*lost, lost.saturating_add(*sampled))) {
     lost: u64 = "their number", sampled: u64 = "the number of samples",
-} ("{lost} sampled allocations count as in use because their end was lost")
+} ("{} as in use because {} end was lost",
+   words::agreeing(*lost, "sampled allocation", "counts", "count"),
+   words::by_number(*lost, "its", "their"))
     [": ", "{}", LossRemedy::LongerHeapInterval];
 
 /// Allocations that do not count as in use.
 Untracked "allocations-untracked" Figures
     if (matters(*untracked, untracked.saturating_add(*sampled))) {
     untracked: u64 = "their number", sampled: u64 = "the number of samples",
-} ("{untracked} sampled allocations are not counted as in use, as there were too many")
+} ("{} not counted as in use, as there were too many",
+   words::agreeing(*untracked, "sampled allocation", "is", "are"))
     [": ", "{}", LossRemedy::LongerHeapInterval];
 
 /// Samples of processes that the kernel did not report.
 UnknownProcesses "unknown-processes" Detail { samples: u64 = "their number" }
-    ("{samples} sampled allocations are of processes that the kernel did not name: they have no \
-      stacks");
+    ("{} of {}", words::agreeing(*samples, "sampled allocation", "is", "are"), words::by_number(
+        *samples,
+        "a process that the kernel did not name: it has no stack",
+        "processes that the kernel did not name: they have no stacks",
+    ));
 
 /// Allocations without a stack.
 WithoutStack "allocations-without-stack" Detail { allocations: u64 = "their number" }
-    ("{allocations} allocations have no stack: too many distinct ones");
+    ("{} no stack: too many distinct ones",
+    words::agreeing(*allocations, "allocation", "has", "have"));
 
 /// The library's file is not removed.
 LibraryStays "library-stays" Detail { path: String = "its path" }
