@@ -14,17 +14,16 @@ use super::summary::{self, Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use super::{examples, usage};
+use crate::report::answer::{self, OutputFormat};
 use crate::report::colors::Scheme;
 use crate::report::diff::{renamed_line, unequal_lengths};
 use crate::report::flame::{self, FlameOptions};
 use crate::report::{flame_diff, folded, json, summary as view_summary};
 use profile::{Profile, label};
 use sys::printed::{self, Stderr};
-use view::answer::{BoxesAnswer, DiffBoxesAnswer};
+use view::answer::DiffBoxesAnswer;
 use view::query::{Limits, Query, QueryError, Roots, Shown, ShownFlame};
-use view::{
-    BoxOptions, Boxes, Cancel, Cut, Difference, Direction, Granularity, Model, Siblings, Tree, View,
-};
+use view::{Answer, Cancel, Cut, Difference, Direction, Granularity, Model, Siblings, Tree, View};
 
 mod sandwich;
 
@@ -270,7 +269,10 @@ impl DrawArgs {
         let (direction, siblings) = (self.direction(), self.order());
         let flame = ShownFlame { siblings, by_state, ..ShownFlame::new(direction) };
         let (shown, cut) = match &self.sandwich {
-            Some(wanted) => (Shown::Sandwich(wanted.clone()), Cut::Width(self.min_width)),
+            Some(name) => {
+                let name = name.clone();
+                (Shown::SandwichFlame { name, siblings }, Cut::Width(self.min_width))
+            }
             None if self.folded => (Shown::Tree(direction), Cut::Nothing),
             None => (Shown::Flame(flame), Cut::Width(self.min_width)),
         };
@@ -320,8 +322,7 @@ impl DrawArgs {
         let difference = view::compare(&compared, &query, &Cancel::default());
         let Difference { diff, boxes, .. } = difference.map_err(|error| failed(&error))?;
         if boxes.left_out > 0 {
-            let count = boxes.left_out;
-            Stderr::line(&format!("prof: {count} samples with negative values are left out"));
+            Stderr::line(&format!("prof: {}", negative(boxes.left_out)));
         }
         let files = sources.names();
         let bases = match files[0].as_slice() {
@@ -361,7 +362,14 @@ impl DrawArgs {
     }
 
     /// Draws a flame graph. The number of bytes written.
-    fn draw_tree(&self, view: &View, tree: &Tree, output: Output) -> anyhow::Result<u64> {
+    fn draw_tree(
+        &self,
+        answer: &Answer,
+        tree: &Tree,
+        query: &Query,
+        output: Output,
+    ) -> anyhow::Result<u64> {
+        let view = &answer.view();
         let has_states = !tree.states.is_empty();
         anyhow::ensure!(
             self.folded || self.colors != Some(Scheme::State) || has_states,
@@ -382,10 +390,7 @@ impl DrawArgs {
             if self.folded {
                 folded::write(out, view, tree)
             } else if self.json {
-                let FlameOptions { order, min_width, .. } = options;
-                let options = BoxOptions { order, min_width, zoom: Tree::ROOT };
-                let boxes = Boxes::new(view, tree, &options);
-                json::write(out, &BoxesAnswer::new(view, tree, &boxes))
+                answer::write(out, answer, query, OutputFormat::Json, None)
             } else {
                 flame::write(out, view, tree, &options)
             }
@@ -407,12 +412,19 @@ fn draw(args: &Args, profile: Arc<Profile>, output: Output) -> anyhow::Result<u6
     }
     // Freeing a large profile piece by piece takes longer than the system needs for all.
     let answer = ManuallyDrop::new(answered(part, &query)?);
-    let view = answer.view();
-    note_negative(&view, quiet)?;
+    note_negative(&answer.view(), quiet)?;
     match &answer.model {
-        Model::Tree(tree) => args.draw_tree(&view, tree, output),
-        Model::Sandwich(found) => args.draw_sandwich(&view, found, output),
+        Model::Tree(tree) => args.draw_tree(&answer, tree, &query, output),
+        Model::Sandwich(found) => args.draw_sandwich(&answer, found, &query, output),
         _ => Err(failed(&QueryError::NotAnswered)),
+    }
+}
+
+/// The sentence about samples without a width.
+fn negative(count: usize) -> String {
+    match count {
+        1 => "1 sample with a negative value is left out".to_owned(),
+        _ => format!("{count} samples with negative values are left out"),
     }
 }
 
@@ -434,12 +446,8 @@ fn note_negative(view: &View, quiet: bool) -> anyhow::Result<()> {
         );
     }
     if count > 0 && !quiet {
-        let are = if count == 1 {
-            "sample with a negative value is"
-        } else {
-            "samples with negative values are"
-        };
-        Stderr::line(&format!("prof: {count} {are} left out; prof report shows them"));
+        let them = if count == 1 { "it" } else { "them" };
+        Stderr::line(&format!("prof: {}; prof report shows {them}", negative(count)));
     }
     Ok(())
 }

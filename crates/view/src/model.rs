@@ -122,7 +122,9 @@ impl Answer {
             Shown::Tree(direction) => tree(&mut view, query, ShownFlame::new(*direction))?,
             Shown::Flame(flame) => tree(&mut view, query, *flame)?,
             Shown::Graph(trim) => Model::Graph(Graph::new(&view, NodeOrder::Drawing, *trim)),
-            Shown::Sandwich(wanted) => sandwich(&view, query, wanted)?,
+            Shown::Sandwich(name) | Shown::SandwichFlame { name, .. } => {
+                sandwich(&view, query, name)?
+            }
             Shown::Peek(wanted) => peek(&view, query, wanted)?,
             Shown::States(_) => states(&view, query),
             Shown::Source(wanted) => source(&view, query, wanted, bounds)?,

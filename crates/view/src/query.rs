@@ -115,7 +115,7 @@ pub enum OwnRows {
 /// The functions that a view was requested of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Of [`Shown::Sandwich`].
+    /// Of [`Shown::Sandwich`] or [`Shown::SandwichFlame`].
     Sandwich(String),
     /// Of [`Shown::Peek`].
     Peek(String),
@@ -202,7 +202,9 @@ impl Query {
         let is_grouped = self.roots.are_chosen();
         let has_usual_rows = granularity == Granularity::FUNCTION && !is_grouped;
         match self.shown {
-            Shown::Sandwich(_) | Shown::Peek(_) if is_grouped || !granularity.function => {
+            Shown::Sandwich(_) | Shown::SandwichFlame { .. } | Shown::Peek(_)
+                if is_grouped || !granularity.function =>
+            {
                 Err(QueryError::NeedsFunctions)
             }
             Shown::Quality(_) if !has_usual_rows => Err(QueryError::HasOwnRows(OwnRows::Quality)),
@@ -233,8 +235,8 @@ impl Query {
 
     /// True if values are widths of boxes, which negative ones do not have.
     fn has_boxes(&self) -> bool {
-        matches!(self.shown, Shown::Flame(_) | Shown::DiffFlame(_))
-            || matches!(self.limits.cut, Cut::Width(_))
+        let shown = &self.shown;
+        matches!(shown, Shown::Flame(_) | Shown::SandwichFlame { .. } | Shown::DiffFlame(_))
     }
 
     /// The options of its table.

@@ -3,21 +3,23 @@
 use super::DrawArgs;
 use crate::cli::output::Output;
 use crate::cli::usage;
+use crate::report::answer::{self, OutputFormat};
 use crate::report::colors::Scheme;
-use crate::report::flame::FlameOptions;
 use crate::report::text::quoted;
-use crate::report::{flame, json, sandwich as text, summary as view_summary};
-use view::answer::SandwichBoxesAnswer;
-use view::{SandwichBoxes, SandwichModel, View};
+use crate::report::{flame, sandwich as text, summary as view_summary};
+use view::query::Query;
+use view::{Answer, SandwichModel};
 
 impl DrawArgs {
     /// Draws the callers and the callees of functions. The number of bytes written.
     pub(super) fn draw_sandwich(
         &self,
-        view: &View<'_>,
+        answer: &Answer,
         found: &SandwichModel,
+        query: &Query,
         output: Output,
     ) -> anyhow::Result<u64> {
+        let view = &answer.view();
         if self.colors == Some(Scheme::State) {
             return Err(usage("--sandwich has no colours by state; choose other --colors"));
         }
@@ -32,10 +34,7 @@ impl DrawArgs {
         let options = self.options(title, subtitle, self.colors.unwrap_or_default());
         output.write_text(|out| {
             if self.json {
-                let FlameOptions { order, min_width, .. } = options;
-                let boxes = SandwichBoxes::new(view, sandwich, order, min_width);
-                let answer = SandwichBoxesAnswer::new(view, sandwich, &boxes, functions);
-                json::write(out, &answer)
+                answer::write(out, answer, query, OutputFormat::Json, None)
             } else {
                 flame::sandwich::write(out, view, sandwich, &options)
             }

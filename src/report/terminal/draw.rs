@@ -182,7 +182,9 @@ fn hints(query: &Query) -> &'static str {
         }
         Shown::Tree(_) => "Enter expand  m menu  + focus  / search  ? help",
         Shown::Flame(_) => "Enter zoom  Esc out  m menu  / search  ? help",
-        Shown::Sandwich(_) => "Enter expand  a source  m menu  / search  ? help",
+        Shown::Sandwich(_) | Shown::SandwichFlame { .. } => {
+            "Enter expand  a source  m menu  / search  ? help"
+        }
         Shown::Source(ShownSource { assembly: true, .. }) => {
             "a source  Enter menu  w write  / search  ? help"
         }

@@ -11,9 +11,9 @@ use crate::report::colors::Scheme;
 use crate::report::diff::unequal_lengths;
 use crate::report::flame::{self, FlameOptions};
 use crate::report::{annotate, flame_diff, graphviz, json, sandwich as sandwich_text, summary};
-use view::answer::{BoxesAnswer, DiffAnswer, DiffBoxesAnswer};
+use view::answer::{DiffAnswer, DiffBoxesAnswer};
 use view::query::{Limits, Query, Shown, ShownFlame};
-use view::{Answer, Cut, Difference, Direction, Model, SandwichModel, Siblings, Tree, Trim};
+use view::{Answer, Cut, Difference, Direction, Model, SandwichModel, Siblings, Trim};
 
 /// Width below which boxes of a flame graph are left out, in percent: that of `prof flame`.
 const MIN_WIDTH: f64 = 0.1;
@@ -75,7 +75,10 @@ fn answered(context: &Context, query: &Query) -> io::Result<Answer> {
 /// The same page as boxes that are wide enough to be drawn.
 fn as_boxes(query: &Query) -> Query {
     let shown = match &query.shown {
-        Shown::Flame(_) | Shown::Sandwich(_) | Shown::DiffFlame(_) => query.shown.clone(),
+        Shown::Flame(_) | Shown::DiffFlame(_) => query.shown.clone(),
+        Shown::Sandwich(name) => {
+            Shown::SandwichFlame { name: name.clone(), siblings: Siblings::Name }
+        }
         Shown::Tree(direction) => Shown::flame(*direction),
         Shown::Diff { .. } => Shown::diff_flame(),
         _ => Shown::flame(Direction::Callees),
@@ -145,14 +148,9 @@ fn write_json(context: &Context, query: &Query, out: &mut Vec<u8>) -> io::Result
             let (direction, granularity) = (flame.direction, query.granularity());
             json::write(out, &DiffBoxesAnswer::new(&diff, &boxes, direction, &files, granularity))
         }
-        Shown::Flame(flame) => {
-            let answer = answered(context, &as_boxes(query))?;
-            let Model::Tree(tree) = &answer.model else { return Ok(()) };
-            let (order, min_width) = (flame.siblings, MIN_WIDTH);
-            let options = view::BoxOptions { order, min_width, zoom: Tree::ROOT };
-            let view = answer.view();
-            let boxes = view::Boxes::new(&view, tree, &options);
-            json::write(out, &BoxesAnswer::new(&view, tree, &boxes))
+        Shown::Flame(_) => {
+            let query = &as_boxes(query);
+            answer::write(out, &answered(context, query)?, query, OutputFormat::Json, None)
         }
         Shown::Source(_) => {
             let answer = answered(context, query)?;

@@ -1,10 +1,14 @@
 //! Flame graphs as boxes.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::trees::frames;
 use super::{FrameAnswer, Head, List};
-use crate::{Boxes, Direction, FlameBox, Sandwich, SandwichBoxes, Tree, View};
+use crate::{
+    BoxOptions, Boxes, Direction, FlameBox, SandwichBoxes, SandwichModel, Siblings, Tree, View,
+};
 
 /// A flame graph.
 #[derive(Serialize)]
@@ -48,20 +52,27 @@ pub struct BoxAnswer<'a> {
 }
 
 impl<'a> BoxesAnswer<'a> {
-    /// The boxes of a tree.
-    pub fn new(view: &'a View<'a>, tree: &'a Tree, boxes: &'a Boxes) -> BoxesAnswer<'a> {
+    /// The boxes of a tree in this order, at least `min_width` percent of the whole wide.
+    pub fn new(
+        view: &'a View<'a>,
+        tree: &'a Tree,
+        order: Siblings,
+        min_width: f64,
+    ) -> BoxesAnswer<'a> {
+        let boxes = Boxes::new(view, tree, &BoxOptions { order, min_width, zoom: Tree::ROOT });
         BoxesAnswer {
             head: Head::new(view),
             direction: tree.direction,
             width: boxes.width,
             levels: boxes.levels,
-            boxes: listed(view, tree, boxes),
+            boxes: listed(view, tree, boxes.boxes),
         }
     }
 }
 
-fn listed<'a>(view: &'a View<'a>, tree: &'a Tree, boxes: &'a Boxes) -> List<'a, BoxAnswer<'a>> {
-    let answer = move |b: &'a FlameBox| {
+fn listed<'a>(view: &'a View<'a>, tree: &'a Tree, boxes: Vec<FlameBox>) -> List<'a, BoxAnswer<'a>> {
+    let boxes = Arc::new(boxes);
+    let answer = move |b: FlameBox| {
         let node = tree.node(b.node);
         BoxAnswer {
             frame: FrameAnswer::new(view, node.frame),
@@ -74,7 +85,10 @@ fn listed<'a>(view: &'a View<'a>, tree: &'a Tree, boxes: &'a Boxes) -> List<'a, 
             total: node.total,
         }
     };
-    List::new(move || boxes.boxes.iter().map(answer))
+    List::new(move || {
+        let boxes = boxes.clone();
+        (0..boxes.len()).map(move |number| answer(boxes[number]))
+    })
 }
 
 /// The callers and the callees of functions as boxes.
@@ -103,14 +117,16 @@ pub struct SandwichBoxesAnswer<'a> {
 }
 
 impl<'a> SandwichBoxesAnswer<'a> {
-    /// The boxes of a sandwich of these frames.
+    /// The boxes of a sandwich in this order, at least `min_width` percent of the functions wide.
     pub fn new(
         view: &'a View<'a>,
-        sandwich: &'a Sandwich,
-        boxes: &'a SandwichBoxes,
-        functions: &'a [u32],
+        model: &'a SandwichModel,
+        order: Siblings,
+        min_width: f64,
     ) -> SandwichBoxesAnswer<'a> {
-        let SandwichBoxes { callers, callees } = boxes;
+        let SandwichModel { functions, sandwich } = model;
+        let SandwichBoxes { callers, callees } =
+            SandwichBoxes::new(view, sandwich, order, min_width);
         SandwichBoxesAnswer {
             head: Head::new(view),
             function_self: sandwich.self_value,
@@ -119,8 +135,54 @@ impl<'a> SandwichBoxesAnswer<'a> {
             caller_levels: callers.levels,
             callee_levels: callees.levels,
             functions: frames(view, functions),
-            callers: listed(view, &sandwich.callers, callers),
-            callees: listed(view, &sandwich.callees, callees),
+            callers: listed(view, &sandwich.callers, callers.boxes),
+            callees: listed(view, &sandwich.callees, callees.boxes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::answer::AnswerData;
+    use crate::query::{Limits, Query, Shown, ShownFlame};
+    use crate::testing::answers;
+    use crate::{Cancel, Cut, answer};
+
+    /// The boxes of a query's answer as `function left+width`.
+    fn drawn(shown: Shown, min_width: f64) -> Vec<Vec<String>> {
+        let limits = Limits { cut: Cut::Width(min_width), ..Limits::NONE };
+        let query = Query { limits, ..Query::new(shown) };
+        let answer = answer(Arc::new(answers()), &query, &Cancel::default()).unwrap();
+        let view = answer.view();
+        let text = |b: BoxAnswer<'_>| {
+            format!("{} {}+{}", b.frame.function.unwrap_or_default(), b.left, b.width)
+        };
+        match AnswerData::new(&view, &answer, &query, |_| Vec::new()) {
+            Some(AnswerData::Boxes(found)) => vec![found.boxes.iter().map(text).collect()],
+            Some(AnswerData::SandwichBoxes(found)) => {
+                [&found.callers, &found.callees].map(|l| l.iter().map(text).collect()).into()
+            }
+            _ => panic!("no boxes"),
+        }
+    }
+
+    #[test]
+    fn boxes_have_the_order_and_the_width_of_the_query() {
+        let flame =
+            |siblings| Shown::Flame(ShownFlame { siblings, ..ShownFlame::new(Direction::Callees) });
+        let [by_name, heavy] = [Siblings::Name, Siblings::LeftHeavy]
+            .map(|siblings| drawn(flame(siblings), 0.0).remove(0));
+        assert_eq!(by_name[0], "main 0+18");
+        assert_eq!(by_name.len(), heavy.len());
+        let wide = drawn(flame(Siblings::Name), 50.0).remove(0);
+        assert!(wide.len() < by_name.len() && wide[0] == by_name[0], "{wide:?}");
+        let name = "bar".to_owned();
+        let [callers, callees] =
+            drawn(Shown::SandwichFlame { name, siblings: Siblings::Name }, 0.0).try_into().unwrap();
+        assert_eq!(callers, ["bar 0+10", "foo1 0+5", "main 0+5", "foo2 5+5", "main 5+5"]);
+        assert_eq!(callees, ["bar 0+10"]);
     }
 }

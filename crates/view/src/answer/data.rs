@@ -3,11 +3,12 @@
 use serde::Serialize;
 
 use super::{
-    CoverageAnswer, GraphAnswer, HeaderAnswer, OverAnswer, PeekAnswer, QualityAnswer,
-    SandwichAnswer, SourceAnswer, StatesAnswer, TableAnswer, ThreadsAnswer, TreeAnswer, binaries,
+    BoxesAnswer, CoverageAnswer, GraphAnswer, HeaderAnswer, OverAnswer, PeekAnswer, QualityAnswer,
+    SandwichAnswer, SandwichBoxesAnswer, SourceAnswer, StatesAnswer, TableAnswer, ThreadsAnswer,
+    TreeAnswer, binaries,
 };
-use crate::query::Query;
-use crate::{Answer, Covered, Model, SandwichModel, TableModel, View};
+use crate::query::{Query, Shown, ShownFlame};
+use crate::{Answer, Covered, Model, TableModel, View};
 
 /// An answer as data.
 #[derive(Serialize)]
@@ -20,10 +21,14 @@ pub enum AnswerData<'a> {
     Over(OverAnswer<'a>),
     /// A call tree.
     Tree(TreeAnswer<'a>),
+    /// A flame graph.
+    Boxes(BoxesAnswer<'a>),
     /// A call graph.
     Graph(GraphAnswer<'a>),
     /// The callers and the callees of functions.
     Sandwich(SandwichAnswer<'a>),
+    /// The same as boxes.
+    SandwichBoxes(SandwichBoxesAnswer<'a>),
     /// Direct callers and callees.
     Peek(PeekAnswer<'a>),
     /// Threads by state.
@@ -49,7 +54,7 @@ impl<'a> AnswerData<'a> {
         query: &'a Query,
         remedies: impl FnMut(&Covered) -> Vec<String>,
     ) -> Option<AnswerData<'a>> {
-        let keys = query.shown.labels();
+        let (keys, min_width) = (query.shown.labels(), query.limits.min_width());
         Some(match &answer.model {
             Model::Table(TableModel { top, columns }) => {
                 AnswerData::Table(TableAnswer::new(view, top, columns, keys))
@@ -57,11 +62,20 @@ impl<'a> AnswerData<'a> {
             Model::Over(tables) => {
                 AnswerData::Over(OverAnswer::new(view, tables, answer.part.start, keys)?)
             }
-            Model::Tree(tree) => AnswerData::Tree(TreeAnswer::new(view, tree)),
+            Model::Tree(tree) => match query.shown {
+                Shown::Flame(ShownFlame { siblings, .. }) => {
+                    AnswerData::Boxes(BoxesAnswer::new(view, tree, siblings, min_width))
+                }
+                _ => AnswerData::Tree(TreeAnswer::new(view, tree)),
+            },
             Model::Graph(graph) => AnswerData::Graph(GraphAnswer::new(view, graph)),
-            Model::Sandwich(SandwichModel { functions, sandwich }) => {
-                AnswerData::Sandwich(SandwichAnswer::new(view, sandwich, functions))
-            }
+            Model::Sandwich(model) => match query.shown {
+                Shown::SandwichFlame { siblings, .. } => {
+                    let answer = SandwichBoxesAnswer::new(view, model, siblings, min_width);
+                    AnswerData::SandwichBoxes(answer)
+                }
+                _ => AnswerData::Sandwich(SandwichAnswer::new(view, model)),
+            },
             Model::Peek(peek) => AnswerData::Peek(PeekAnswer::new(view, peek)),
             Model::States(threads, row_count) => {
                 AnswerData::States(StatesAnswer::new(view, threads, *row_count))

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{FrameAnswer, Head, List};
-use crate::{Edge, Graph, GraphNode, Node, Peek, Peeked, Sandwich, Tree, View};
+use crate::{Edge, Graph, GraphNode, Node, Peek, Peeked, SandwichModel, Tree, View};
 
 /// A call tree.
 #[derive(Serialize)]
@@ -89,11 +89,8 @@ pub(super) fn frames<'a>(view: &'a View<'a>, frames: &'a [u32]) -> List<'a, Fram
 
 impl<'a> SandwichAnswer<'a> {
     /// A sandwich of these frames.
-    pub fn new(
-        view: &'a View<'a>,
-        sandwich: &'a Sandwich,
-        functions: &'a [u32],
-    ) -> SandwichAnswer<'a> {
+    pub fn new(view: &'a View<'a>, model: &'a SandwichModel) -> SandwichAnswer<'a> {
+        let SandwichModel { functions, sandwich } = model;
         SandwichAnswer {
             head: Head::new(view),
             function_self: sandwich.self_value,

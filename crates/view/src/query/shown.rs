@@ -18,6 +18,13 @@ pub enum Shown {
     /// The callers and the callees of the functions with this name, or else of those that match it as
     /// a regular expression.
     Sandwich(String),
+    /// The same as boxes.
+    SandwichFlame {
+        /// The name or the regular expression.
+        name: String,
+        /// The order of the boxes on one box.
+        siblings: Siblings,
+    },
     /// The source of a function or a file.
     Source(ShownSource),
     /// Threads, with their values by state.
@@ -348,7 +355,9 @@ impl Shown {
                 let heavy = if *siblings == Siblings::LeftHeavy { ", widest first" } else { "" };
                 format!("flame graph{callers}{heavy}")
             }
-            Shown::Sandwich(name) => format!("sandwich of {name}"),
+            Shown::Sandwich(name) | Shown::SandwichFlame { name, .. } => {
+                format!("sandwich of {name}")
+            }
             Shown::Source(ShownSource { name, assembly: false, .. }) => {
                 format!("source of {name}")
             }

@@ -233,10 +233,13 @@ fn is_plain(name: &str) -> bool {
 
 /// Compares the nodes of trees in no order: each sorts them by its own rules.
 fn assert_trees(graph: &Graph, text: &str, json: &Value, query: &Query) -> usize {
-    let lists: &[&str] =
-        if json.get("nodes").is_some() { &["nodes"] } else { &["callers", "callees"] };
-    // The first of each list is the root.
-    let nodes = lists.iter().flat_map(|list| &json[list].as_array().unwrap()[1..]);
+    // The first of each list is the root, which has no box.
+    let (lists, first): (&[&str], usize) = match (json.get("nodes"), json.get("boxes")) {
+        (Some(_), _) => (&["nodes"], 1),
+        (_, Some(_)) => (&["boxes"], 0),
+        _ => (&["callers", "callees"], 1),
+    };
+    let nodes = lists.iter().flat_map(|list| &json[list].as_array().unwrap()[first..]);
     let pair = |row: &Value| (row["total"].as_i64().unwrap(), row["self"].as_i64().unwrap());
     let mut of_json: Vec<(i64, i64)> = nodes.map(pair).collect();
     of_json.sort_unstable();
