@@ -11,7 +11,9 @@ use view::query::{
     AddedFilter, FilterError, Limits, OwnRows, Query, QueryError, Shown, Table, Timed, Values,
     Wanted, regex_reason,
 };
-use view::{Answer, Columns, Cut, Model, SandwichModel, Scale, TableModel};
+use view::{
+    Answer, Columns, CoverageModel, Cut, Model, SandwichModel, Scale, StatesModel, TableModel,
+};
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +141,7 @@ fn write_json(
         return annotate::write_json(out, view, source, &CodeOptions::default(), false);
     }
     let advisor = match &answer.model {
-        Model::Coverage(coverage, _) => Some(advisor(view, coverage, file)),
+        Model::Coverage(model) => Some(advisor(view, &model.coverage, file)),
         _ => None,
     };
     let remedies = |binary: &_| {
@@ -177,17 +179,19 @@ fn write_text(
             sandwich::write_text(out, view, sandwich, functions, tree_options)
         }
         Model::Peek(peek) => peek::write_text(out, view, peek),
-        Model::States(threads, all) => states::write_text(out, view, threads, *all),
+        Model::States(StatesModel { threads, row_count }) => {
+            states::write_text(out, view, threads, *row_count)
+        }
         Model::Threads(threads) => threads::write(out, view, threads),
         Model::Source(source) => {
             let places = CodeOptions::default();
             annotate::write_text(out, view, source, &places, Layout::default())
         }
         Model::Quality(quality) => quality::write_text(out, view, quality),
-        Model::Coverage(coverage, all) => {
+        Model::Coverage(CoverageModel { coverage, row_count }) => {
             let advisor = advisor(view, coverage, file);
             coverage::write_text(out, view, coverage, &mut once(view, &advisor, None))?;
-            let left = all - coverage.binaries.len();
+            let left = row_count - coverage.binaries.len();
             if left > 0 {
                 writeln!(out, "… and {left} more binaries; -n 0 shows all")?;
             }

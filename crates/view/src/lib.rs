@@ -60,7 +60,9 @@ pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
 pub use frames::{Frame, Frames, Name, fold_inlined, label_text};
 pub use granularity::Granularity;
 pub use graph::{Edge, Graph, GraphNode, NodeOrder, Trim};
-pub use model::{Answer, Model, SandwichModel, SourceModel, TableModel, answer};
+pub use model::{
+    Answer, CoverageModel, Model, SandwichModel, SourceModel, StatesModel, TableModel, answer,
+};
 pub use over::{Over, OverOptions, OverRow, OverType};
 pub use packages::name_packages;
 pub use part::{Naming, Part, PartCache, without_dropped_frames};

@@ -38,16 +38,16 @@ pub enum Model {
     Sandwich(SandwichModel),
     /// Direct callers and callees.
     Peek(Peek),
-    /// Threads by state, with their number before limits.
-    States(ThreadStates, usize),
+    /// Threads by state.
+    States(StatesModel),
     /// Threads with their stacks.
     Threads(Threads),
     /// The values of lines and instructions.
     Source(SourceModel),
     /// Confidence intervals.
     Quality(Quality),
-    /// Names and lines of each binary, with the number of binaries before the limit of rows.
-    Coverage(Coverage, usize),
+    /// Names and lines of each binary.
+    Coverage(CoverageModel),
     /// Metadata of the file, which the view has.
     Header,
 }
@@ -66,6 +66,22 @@ pub struct SandwichModel {
     pub functions: Vec<u32>,
     /// Their callers and callees.
     pub sandwich: Sandwich,
+}
+
+/// Threads by state.
+pub struct StatesModel {
+    /// The threads.
+    pub threads: ThreadStates,
+    /// Their number before limits.
+    pub row_count: usize,
+}
+
+/// Names and lines of each binary.
+pub struct CoverageModel {
+    /// The binaries that are large enough.
+    pub coverage: Coverage,
+    /// Their number before the limit of rows.
+    pub row_count: usize,
 }
 
 /// The values of lines and instructions.
@@ -234,20 +250,20 @@ fn states(view: &View<'_>, query: &Query) -> Model {
     if let Some(order) = query.shown.order() {
         threads.sort(order);
     }
-    let all = threads.rows.len();
+    let row_count = threads.rows.len();
     let least = query.limits.min_percent();
     threads.rows.retain(|row| view.percent(row.total).abs() >= least);
     threads.rows.truncate(query.limits.rows_of(threads.rows.len()));
-    Model::States(threads, all)
+    Model::States(StatesModel { threads, row_count })
 }
 
 fn coverage(view: &View<'_>, query: &Query) -> Model {
     let mut coverage = Coverage::new(view);
     let least = query.limits.min_percent();
     coverage.binaries.retain(|binary| view.percent(binary.total).abs() >= least);
-    let all = coverage.binaries.len();
-    coverage.binaries.truncate(query.limits.rows_of(all));
-    Model::Coverage(coverage, all)
+    let row_count = coverage.binaries.len();
+    coverage.binaries.truncate(query.limits.rows_of(row_count));
+    Model::Coverage(CoverageModel { coverage, row_count })
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use view::query::{
 };
 use view::{
     Answer, Cancel, Cut, Difference, Frame, Frames, Ordered, Part, PartCache, Row, Siblings,
-    TableModel, ThreadRow, ThreadStates, Tree, View, label_text,
+    StatesModel, TableModel, ThreadRow, ThreadStates, Tree, View, label_text,
 };
 
 /// The profiles and files that pages are computed from.
@@ -357,7 +357,8 @@ fn answered(context: &Context, query: &Query, part: &Part) -> Result<Model, Stri
         view::Model::Sandwich(found) => {
             Model::Graph(sandwich::graph(facts, &found, &context.cancel))
         }
-        view::Model::States(ThreadStates { rows, has_states }, _) => {
+        view::Model::States(StatesModel { threads, .. }) => {
+            let ThreadStates { rows, has_states } = threads;
             Model::States(ThreadTable { facts, rows, has_states })
         }
         _ => return Err("this page is text".to_owned()),

@@ -77,14 +77,12 @@ impl<'a> AnswerData<'a> {
                 _ => AnswerData::Sandwich(SandwichAnswer::new(view, model)),
             },
             Model::Peek(peek) => AnswerData::Peek(PeekAnswer::new(view, peek)),
-            Model::States(threads, row_count) => {
-                AnswerData::States(StatesAnswer::new(view, threads, *row_count))
-            }
+            Model::States(states) => AnswerData::States(StatesAnswer::new(view, states)),
             Model::Threads(threads) => AnswerData::Threads(ThreadsAnswer::new(view, threads)),
             Model::Source(source) => AnswerData::Source(SourceAnswer::new(view, source)),
             Model::Quality(quality) => AnswerData::Quality(QualityAnswer::new(view, quality)),
-            Model::Coverage(coverage, _) => {
-                let shown = binaries(view, coverage);
+            Model::Coverage(model) => {
+                let shown = binaries(view, &model.coverage);
                 let answer = CoverageAnswer::new(view, shown.items, shown.left_out, remedies);
                 AnswerData::Coverage(answer)
             }

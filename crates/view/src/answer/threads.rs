@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::head::by_state;
 use super::{FrameAnswer, Head, List, Members, known, known_text};
-use crate::{ListedThread, ThreadGroup, ThreadRow, ThreadStates, Threads, View};
+use crate::{ListedThread, StatesModel, ThreadGroup, ThreadRow, Threads, View};
 
 /// Threads with their values by state.
 #[derive(Serialize)]
@@ -60,12 +60,9 @@ impl<'a> From<&'a ListedThread> for ThreadAnswer<'a> {
 }
 
 impl<'a> StatesAnswer<'a> {
-    /// The threads of a view; `row_count`: their number before limits.
-    pub fn new(
-        view: &'a View<'a>,
-        threads: &'a ThreadStates,
-        row_count: usize,
-    ) -> StatesAnswer<'a> {
+    /// The threads of a view.
+    pub fn new(view: &'a View<'a>, model: &'a StatesModel) -> StatesAnswer<'a> {
+        let StatesModel { threads, row_count } = model;
         let row = |row: &'a ThreadRow| StatesRow {
             thread: (&row.thread).into(),
             total: row.total,
@@ -73,7 +70,7 @@ impl<'a> StatesAnswer<'a> {
         };
         StatesAnswer {
             head: Head::new(view),
-            row_count,
+            row_count: *row_count,
             has_states: threads.has_states,
             rows: List::new(move || threads.rows.iter().map(row)),
         }

@@ -86,8 +86,9 @@ fn each_view_has_its_model() {
     );
     let query = Query::new(Shown::States(Order::by(Column::Total)));
     let query = Query { limits: Limits { rows: 1, ..Limits::NONE }, ..query };
-    let Model::States(threads, all) = model(&snapshot(), &query) else { panic!("no threads") };
-    assert!(threads.rows.len() == 1 && all > 1, "{all}");
+    let Model::States(states) = model(&snapshot(), &query) else { panic!("no threads") };
+    let StatesModel { threads, row_count } = states;
+    assert!(threads.rows.len() == 1 && row_count > 1, "{row_count}");
 }
 
 #[test]
