@@ -162,15 +162,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let (before, after) = (ProfileSource::Files(before), ProfileSource::Files(after));
     let grouping = Grouping::parse(&args.sort);
-    let mut granularity = grouping.resolved(args.filter.granularity());
-    let Grouping { order, labels, must_exist, .. } = grouping;
+    let mut groups = grouping.resolved(args.filter.granularity());
+    let Grouping { order, must_exist, .. } = grouping;
     if args.lines {
-        (granularity.function, granularity.line) = (true, true);
+        (groups.granularity.function, groups.granularity.line) = (true, true);
     }
     let diff = DiffPlan {
         sources: ComparedSources { before, after },
         comparison: args.scale.comparison(args.test),
-        groups: Groups { granularity, labels },
+        groups,
         order,
         must_exist,
         children: !args.no_children,
@@ -194,8 +194,7 @@ impl DiffPlan<'_> {
     pub(super) fn start(&self, is_text: bool) -> Option<Start> {
         // Labels that have to exist are checked with an error.
         let is_text = is_text || !self.must_exist.is_empty();
-        let Groups { granularity, labels } = &self.groups;
-        let rows = interactive::rows(*granularity, labels).filter(|_| !is_text)?;
+        let rows = interactive::rows(self.groups.clone()).filter(|_| !is_text)?;
         let query = self.query(rows);
         interactive::start_of_difference(&self.sources, query)
     }

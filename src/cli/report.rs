@@ -177,10 +177,10 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 struct Plan {
     source: ProfileSource,
     direction: Option<Direction>,
-    granularity: Granularity,
+    /// The rows of a table; the labels are the roots of a tree.
+    groups: Groups,
     order: Sort,
-    labels: Vec<String>,
-    /// The subset of `labels` that have to be labels of the profile.
+    /// The subset of the labels that have to be labels of the profile.
     must_exist: Vec<String>,
 }
 
@@ -200,19 +200,17 @@ impl Args {
             }
         };
         let grouping = Grouping::parse(&self.sort);
-        let granularity = grouping.resolved(self.filter.granularity());
-        let Grouping { order, labels, must_exist, .. } = grouping;
+        let groups = grouping.resolved(self.filter.granularity());
+        let Grouping { order, must_exist, .. } = grouping;
         let order = if self.cum { Sort::Total } else { order };
         let source = ProfileSource::Files(files);
-        let mut plan = Plan { source, direction, granularity, order, labels, must_exist };
-        if plan.direction.is_some()
-            && !plan.granularity.function
-            && self.filter.granularity.is_none()
-        {
-            plan.granularity = Granularity::FUNCTION;
+        let mut plan = Plan { source, direction, groups, order, must_exist };
+        let granularity = &mut plan.groups.granularity;
+        if direction.is_some() && !granularity.function && self.filter.granularity.is_none() {
+            *granularity = Granularity::FUNCTION;
         }
         if self.lines {
-            (plan.granularity.function, plan.granularity.line) = (true, true);
+            (granularity.function, granularity.line) = (true, true);
         }
         plan
     }
@@ -229,7 +227,7 @@ impl Args {
         let diff = DiffPlan {
             sources: ComparedSources { before, after: plan.source },
             comparison: self.scale.comparison(self.test),
-            groups: Groups { granularity: plan.granularity, labels: plan.labels },
+            groups: plan.groups,
             order: plan.order,
             must_exist: plan.must_exist,
             children: !self.no_children,
@@ -253,11 +251,10 @@ impl Args {
 
     /// The table. Its columns follow from the profile.
     fn table(&self, plan: &Plan) -> Table {
-        let groups = Groups { granularity: plan.granularity, labels: plan.labels.clone() };
         let values = if plan.order == Sort::Total { Values::Total } else { Values::Own };
         let most = self.format().most_intervals();
         let over = self.over.map(|interval| Intervals { interval, most, values });
-        Table { over, ..Table::new(Rows::from(groups), plan.order.into()) }
+        Table { over, ..Table::new(Rows::from(plan.groups.clone()), plan.order.into()) }
     }
 
     /// The query. Its sample type and columns follow from the profile.
@@ -276,11 +273,11 @@ impl Args {
         };
         let roots = match shown {
             Shown::Table(_) => Vec::new(),
-            _ => plan.labels.clone(),
+            _ => plan.groups.labels.clone(),
         };
         let roots = Roots::Labels(roots);
         Query {
-            granularity: Some(plan.granularity),
+            granularity: Some(plan.groups.granularity),
             roots,
             collapses_recursion: self.collapse_recursion,
             limits,
@@ -428,18 +425,19 @@ mod tests {
     #[test]
     fn sort_orders_and_groups() {
         let p = plan("--sort comm,dso,symbol");
-        assert_eq!((p.granularity, p.labels), (Granularity::FUNCTION, vec!["process".to_string()]));
-        assert_eq!(plan("--sort symbol").granularity, Granularity::SYMBOL);
-        assert_eq!(plan("").granularity, Granularity::FUNCTION);
+        assert_eq!(p.groups.granularity, Granularity::FUNCTION);
+        assert_eq!(p.groups.labels, ["process"]);
+        assert_eq!(plan("--sort symbol").groups.granularity, Granularity::SYMBOL);
+        assert_eq!(plan("").groups.granularity, Granularity::FUNCTION);
         let p = plan("--sort process,total");
-        assert_eq!((p.granularity, p.order), (Granularity::NONE, Sort::Total));
+        assert_eq!((p.groups.granularity, p.order), (Granularity::NONE, Sort::Total));
         assert_eq!(plan("-s name").order, Sort::Name);
         assert_eq!(plan("--cum").order, Sort::Total);
-        assert!(plan("--lines").granularity.line);
-        assert_eq!(plan("--sort label:request").labels, ["request"]);
+        assert!(plan("--lines").groups.granularity.line);
+        assert_eq!(plan("--sort label:request").groups.labels, ["request"]);
         assert!(refused("--sort label:").contains("label:KEY"));
         let p = plan("--sort request,process");
-        assert_eq!((p.labels.len(), p.must_exist), (2, vec!["request".to_string()]));
+        assert_eq!((p.groups.labels.len(), p.must_exist), (2, vec!["request".to_string()]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::usage;
 use profile::{Profile, label};
+use view::query::Groups;
 use view::{Granularity, Sort};
 
 /// One word of `--sort`.
@@ -45,13 +46,11 @@ pub(super) fn sort_key(word: &str) -> Result<SortKey, String> {
 
 /// The order and the groups of rows that the words of `--sort` select.
 pub(super) struct Grouping {
-    /// The parts in which equal frames agree; none without such a word.
-    pub granularity: Granularity,
+    /// The rows; their frames agree in nothing without such a word.
+    pub groups: Groups,
     /// The order.
     pub order: Sort,
-    /// Keys of labels that group rows.
-    pub labels: Vec<String>,
-    /// The subset of `labels` that have to be labels of the profile.
+    /// The subset of their labels that have to be labels of the profile.
     pub must_exist: Vec<String>,
 }
 
@@ -59,12 +58,11 @@ impl Grouping {
     /// Resolves the words.
     pub fn parse(keys: &[SortKey]) -> Grouping {
         let mut grouping = Grouping {
-            granularity: Granularity::NONE,
+            groups: Groups { granularity: Granularity::NONE, labels: Vec::new() },
             order: Sort::SelfValue,
-            labels: Vec::new(),
             must_exist: Vec::new(),
         };
-        let Grouping { granularity, order, labels, must_exist } = &mut grouping;
+        let Grouping { groups: Groups { granularity, labels }, order, must_exist } = &mut grouping;
         for key in keys {
             match key {
                 SortKey::Order(by) => *order = *by,
@@ -88,17 +86,19 @@ impl Grouping {
 
     /// True if a word makes rows.
     fn is_grouped(&self) -> bool {
-        self.granularity != Granularity::NONE || !self.labels.is_empty()
+        self.groups.granularity != Granularity::NONE || !self.groups.labels.is_empty()
     }
 
-    /// The parts in which equal frames agree: those of the words, or of `--granularity`; functions
-    /// if there are neither.
-    pub fn resolved(&self, requested: Option<Granularity>) -> Granularity {
-        match requested {
-            Some(parts) => Granularity { binary: self.granularity.binary || parts.binary, ..parts },
-            None if self.is_grouped() => self.granularity,
+    /// The rows: those of the words, with the parts of `--granularity`; functions if there are
+    /// neither.
+    pub fn resolved(&self, requested: Option<Granularity>) -> Groups {
+        let Groups { granularity, labels } = self.groups.clone();
+        let granularity = match requested {
+            Some(parts) => Granularity { binary: granularity.binary || parts.binary, ..parts },
+            None if self.is_grouped() => granularity,
             None => Granularity::FUNCTION,
-        }
+        };
+        Groups { granularity, labels }
     }
 }
 

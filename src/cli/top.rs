@@ -174,8 +174,8 @@ impl Args {
     /// The rows of the table, and their order.
     fn grouping(&self) -> Grouping {
         let grouping = Grouping::parse(&self.sort);
-        let granularity = grouping.resolved(self.filter.granularity());
-        Grouping { granularity, ..grouping }
+        let groups = grouping.resolved(self.filter.granularity());
+        Grouping { groups, ..grouping }
     }
 }
 

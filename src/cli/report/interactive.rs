@@ -20,7 +20,7 @@ use code::text::SourcePaths;
 use profile::Profile;
 use symbols::SymbolOptions;
 use sys::printed::{self, Stderr};
-use view::query::{Query, QueryError, Rows, Shown, Table, Timed};
+use view::query::{Groups, Query, QueryError, Rows, Shown, Table, Timed};
 use view::{Diff, Granularity, Renamed};
 
 /// True if an option selects text.
@@ -72,19 +72,19 @@ pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
 fn shown(args: &Args, plan: &Plan) -> Option<Shown> {
     // The interactive views find functions by their names.
     let is_table = args.view.option().is_none() && plan.direction.is_none();
-    if selects_text(args) || plan.granularity.package && !is_table {
+    if selects_text(args) || plan.groups.granularity.package && !is_table {
         return None;
     }
     let has_columns = has_columns(args);
     if has_columns && !is_table {
         return None;
     }
-    match (args.view.shown(plan.order), plan.direction, plan.labels.as_slice()) {
+    match (args.view.shown(plan.order), plan.direction, plan.groups.labels.as_slice()) {
         (Some(shown), ..) => Some(shown),
         (None, Some(direction), []) => Some(Shown::Tree(direction)),
         (None, Some(_), _) => None,
         (None, None, _) => {
-            let rows = rows(plan.granularity, &plan.labels).filter(|_| !has_columns);
+            let rows = rows(plan.groups.clone()).filter(|_| !has_columns);
             Some(Shown::Table(match rows {
                 Some(rows) => Table::new(rows, plan.order.into()),
                 None => args.table(plan),
@@ -104,16 +104,17 @@ fn listed(source: &ProfileSource) -> String {
     printed::line(&source.names().join(" ")).into_owned()
 }
 
-/// The rows that these options select, if the interactive views have them.
-pub(in crate::cli) fn rows(granularity: Granularity, labels: &[String]) -> Option<Rows> {
-    match (labels, granularity) {
-        ([label], Granularity::NONE) => Some(Rows::Label(label.clone())),
-        (_, Granularity { package: true, .. }) => None,
-        ([], Granularity { line: true, .. }) => Some(Rows::Lines),
-        ([], Granularity::FUNCTION) => Some(Rows::Functions),
-        ([], Granularity { function: false, binary: true, .. }) => Some(Rows::Binaries),
-        ([], Granularity::FILES) => Some(Rows::Files),
-        _ => None,
+/// The rows of a table that the interactive views draw for these groups; `None`: they show text, as
+/// a difference and `prof top` do for packages.
+pub(in crate::cli) fn rows(groups: Groups) -> Option<Rows> {
+    match Rows::from(groups) {
+        Rows::Groups(Groups { granularity: Granularity { line: true, .. }, labels })
+            if labels.is_empty() =>
+        {
+            Some(Rows::Lines)
+        }
+        Rows::Groups(_) | Rows::Packages => None,
+        rows => Some(rows),
     }
 }
 
@@ -261,6 +262,25 @@ mod tests {
         let path = directory.path().join(name);
         formats::pprof::write(&builder.finish(None), File::create(&path).unwrap()).unwrap();
         path
+    }
+
+    #[test]
+    fn a_table_on_a_terminal_has_all_parts_of_its_rows() {
+        let rows = |granularity: Granularity, labels: &[&str]| {
+            let labels = labels.iter().map(|&key| key.to_owned()).collect();
+            rows(Groups { granularity, labels })
+        };
+        let binaries = Granularity { binary: true, ..Granularity::NONE };
+        let lines = Granularity { line: true, ..Granularity::FUNCTION };
+        assert_eq!(rows(Granularity::FUNCTION, &[]), Some(Rows::Functions));
+        assert_eq!(rows(lines, &[]), Some(Rows::Lines));
+        assert_eq!(rows(Granularity::LINES, &[]), Some(Rows::Lines));
+        assert_eq!(rows(binaries, &[]), Some(Rows::Binaries));
+        assert_eq!(rows(Granularity::NONE, &["tid"]), Some(Rows::Label("tid".to_owned())));
+        // Not the files alone, nor the binaries.
+        assert_eq!(rows(Granularity { file: true, ..binaries }, &[]), None);
+        assert_eq!(rows(binaries, &["tid"]), None);
+        assert_eq!(rows(Granularity::PACKAGES, &[]), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use profile::{LiveWindow, Profile};
 use symbols::SymbolOptions;
 use sys::printed;
 use view::Cancel;
-use view::query::{Groups, Query, Rows, Shown, Table};
+use view::query::{Query, Rows, Shown, Table};
 
 /// Longest wait for names before a table is printed without them: for the first, and for others.
 const FIRST_WAIT: Duration = Duration::from_secs(20);
@@ -110,8 +110,8 @@ fn print(
     args.filter.restyled(&mut profile);
     let type_index = args.filter.type_index(&profile)?;
     let format = if args.json { OutputFormat::Json } else { OutputFormat::Text };
-    let groups = Groups { granularity: grouping.granularity, labels: grouping.labels.clone() };
-    let shown = Shown::Table(Table::new(Rows::from(groups), grouping.order.into()));
+    let rows = Rows::from(grouping.groups.clone());
+    let shown = Shown::Table(Table::new(rows, grouping.order.into()));
     let mut limits = format.limits(&shown);
     limits.rows = args.nodecount.unwrap_or(limits.rows);
     let query = Query { type_index, limits, ..args.filter.query(shown) };

@@ -30,9 +30,8 @@ const NAMES: Duration = Duration::from_millis(1500);
 
 /// The first page; `None` if the interactive views do not have these rows.
 pub fn shown(grouping: &Grouping) -> Option<Shown> {
-    let Grouping { granularity, order, labels, .. } = grouping;
-    let rows = rows(*granularity, labels)?;
-    Some(Shown::Table(Table::new(rows, (*order).into())))
+    let rows = rows(grouping.groups.clone())?;
+    Some(Shown::Table(Table::new(rows, grouping.order.into())))
 }
 
 /// Shows the views until the user ends them.
