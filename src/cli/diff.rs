@@ -253,8 +253,37 @@ impl DiffPlan<'_> {
     }
 }
 
+/// The profiles of a comparison, in common units.
+pub(super) struct Sides {
+    /// Those before.
+    pub(super) before: Vec<Profile>,
+    /// Those after.
+    pub(super) after: Vec<Profile>,
+    /// The main binaries that are compared as one.
+    pub(super) renamed: Option<Renamed>,
+    /// The note about values that are too large for common units.
+    pub(super) note: Option<String>,
+}
+
+impl Sides {
+    /// Reads both sides.
+    pub(super) fn new(
+        sources: &ComparedSources,
+        read: impl FnMut(&ProfileSource) -> anyhow::Result<Profile>,
+    ) -> anyhow::Result<Sides> {
+        let [parts_before, parts_after] = sources.parts();
+        let read = parts_before.iter().chain(&parts_after).map(read);
+        let mut before = read.collect::<anyhow::Result<Vec<Profile>>>()?;
+        let note = aligned(&mut before);
+        let after = before.split_off(parts_before.len());
+        // Before any filter, which may select a binary.
+        let renamed = Renamed::unite(&mut before, &after);
+        Ok(Sides { before, after, renamed, note })
+    }
+}
+
 /// Converts profiles into common units. Returns the note about values that are too large for that.
-pub(super) fn aligned(profiles: &mut [Profile]) -> Option<String> {
+fn aligned(profiles: &mut [Profile]) -> Option<String> {
     let note = |profiles: &[Profile]| profiles.iter().find_map(beyond_63_bits);
     // Of files, it was printed when they were read.
     let is_noted = note(profiles).is_some();
@@ -301,18 +330,14 @@ pub(super) fn load(
 ) -> anyhow::Result<Compared> {
     // Before the profiles, so that an error is reported at once.
     filter.check()?;
-    let [parts_before, parts_after] = sources.parts();
-    let read = parts_before.iter().chain(&parts_after).map(|part| filter.load(part));
-    let read = read.map(|profile| profile.map(Arc::unwrap_or_clone));
-    let mut profiles = read.collect::<anyhow::Result<Vec<Profile>>>()?;
-    aligned(&mut profiles).iter().for_each(|note| Stderr::line(&format!("prof: {note}")));
-    // Before the filter, which may select a binary.
-    let (before, after) = profiles.split_at_mut(parts_before.len());
-    let renamed = Renamed::unite(before, after);
-    let parts = profiles.into_iter().map(|profile| filter.part(Arc::new(profile), query));
-    let mut before = parts.collect::<anyhow::Result<Vec<Part>>>()?;
-    let profiles: Vec<&Profile> = before.iter().map(|part| &*part.profile).collect();
+    let read = |part: &ProfileSource| filter.load(part).map(Arc::unwrap_or_clone);
+    let Sides { before, after, renamed, note } = Sides::new(sources, read)?;
+    note.iter().for_each(|note| Stderr::line(&format!("prof: {note}")));
+    let parts = |side: Vec<Profile>| -> anyhow::Result<Vec<Part>> {
+        side.into_iter().map(|profile| filter.part(Arc::new(profile), query)).collect()
+    };
+    let (before, after) = (parts(before)?, parts(after)?);
+    let profiles: Vec<&Profile> = before.iter().chain(&after).map(|part| &*part.profile).collect();
     let types = common_types(&profiles, &sources.names().concat(), filter)?;
-    let after = before.split_off(parts_before.len());
     Ok(Compared { before, after, types, renamed })
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::super::diff::{aligned, common_types};
+use super::super::diff::{Sides, common_types};
 use super::super::filter::{FilterArgs, failed};
 use super::super::sort::check_labels;
 use super::super::source::{ComparedSources, Loaded, ProfileSource};
@@ -21,7 +21,7 @@ use profile::Profile;
 use symbols::SymbolOptions;
 use sys::printed::{self, Stderr};
 use view::query::{Groups, Query, QueryError, Rows, Shown, Table, Timed};
-use view::{Diff, Granularity, Renamed};
+use view::{Diff, Granularity};
 
 /// True if an option selects text.
 pub(super) fn selects_text(args: &Args) -> bool {
@@ -148,15 +148,12 @@ fn open_difference(filter: &FilterArgs, sources: &ComparedSources) -> anyhow::Re
         notes.extend(opened.notes);
         Ok(opened.profile)
     };
-    let [parts_before, parts_after] = sources.parts();
-    let all = parts_before.iter().chain(&parts_after);
-    let mut before = all.map(read).collect::<anyhow::Result<Vec<_>>>()?;
-    notes.extend(aligned(&mut before));
-    let files = sources.names();
-    let types = common_types(&before, &files.concat(), filter)?;
-    let mut after = before.split_off(parts_before.len());
-    let renamed = Renamed::unite(&mut before, &after);
+    let Sides { before, mut after, renamed, note } = Sides::new(sources, read)?;
+    notes.extend(note);
     notes.extend(renamed.as_ref().map(renamed_line));
+    let files = sources.names();
+    let profiles: Vec<&Profile> = before.iter().chain(&after).collect();
+    let types = common_types(&profiles, &files.concat(), filter)?;
     let type_after = types[before.len()];
     let (profile, type_index) = match after.as_slice() {
         [_] => (after.remove(0), type_after),
