@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::usage;
+use super::{shell_word, usage};
 
 /// A kind of drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub fn check_name(path: &Path, picture: Picture) -> anyhow::Result<()> {
     let extension = extension.to_ascii_lowercase();
     let [shown, svg, dot] =
         [path.to_path_buf(), path.with_extension("svg"), path.with_extension("dot")]
-            .map(|path| quoted(&path.to_string_lossy()));
+            .map(|path| shell_word(&path.to_string_lossy()).into_owned());
     let way = match (extension.as_str(), picture) {
         ("html" | "htm", _) => format!("prof draws SVG, which browsers open: -o {svg}"),
         ("png" | "pdf" | "jpg" | "jpeg" | "gif" | "ps" | "eps", Picture::Graph) => {
@@ -41,16 +41,6 @@ pub fn check_name(path: &Path, picture: Picture) -> anyhow::Result<()> {
         _ => return Ok(()),
     };
     Err(usage(format!("{}: {way}", path.display())))
-}
-
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
-    if word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]
