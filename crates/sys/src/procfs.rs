@@ -169,7 +169,9 @@ pub fn maps(pid: i32) -> io::Result<Vec<u8>> {
         return Ok(lines);
     }
     let live = live_thread(pid).ok_or(io::ErrorKind::NotFound)?;
-    fs::read(format!("/proc/{live}/maps"))
+    let lines = fs::read(format!("/proc/{live}/maps"))?;
+    // It may have ended, too.
+    if lines.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(lines) }
 }
 
 /// The path of a process's executable, if it can be read.
