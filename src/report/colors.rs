@@ -236,8 +236,8 @@ fn varied(hue: f64, spread: f64, saturation: f64, lightness: f64, seed: u64) -> 
     hsl(hue + a * spread, saturation, lightness + b * LIGHTNESS)
 }
 
-/// Colours of the boxes of a drawing, which come from left to right, each before those on it. Those
-/// that touch can be told apart.
+/// Assigns colours to the boxes of a drawing, which come from left to right, each before those on
+/// it, so that adjacent boxes are distinguishable.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     /// The last box of each row.
@@ -252,8 +252,8 @@ struct LastBox {
     color: Rgb,
 }
 
-/// Smallest distance of two colours that can be told apart without looking twice.
-pub const DISTINCT: f64 = 24.0;
+/// Smallest distance between two colours that are clearly distinguishable.
+const DISTINCT: f64 = 24.0;
 
 impl Neighbours {
     /// The colour of the next box, in a row between two ends; `variant`: the colours that it may

@@ -154,13 +154,21 @@ fn a_window_opens_on_the_widest_boxes_of_a_machine() {
     }
 }
 
-#[test]
-fn boxes_are_found_selected_and_copied_by_keys() {
-    let Some(mut page) = page() else { return };
+/// Opens the flame graph of [`views::known`]; `None` if there is no browser.
+#[track_caller]
+fn known_page(options: &str) -> Option<(Page, tempfile::TempDir, PathBuf)> {
+    let mut page = page()?;
     let dir = temp_dir();
     views::known(dir.path());
-    let file = picture(dir.path(), "known.svg", "flame known.pb.gz --type cpu");
+    let args = format!("flame known.pb.gz --type cpu {options}");
+    let file = picture(dir.path(), "known.svg", &args);
     page.browser.open(&file, WINDOWS[0], "light");
+    Some((page, dir, file))
+}
+
+#[test]
+fn boxes_are_found_selected_and_copied_by_keys() {
+    let Some((mut page, _dir, file)) = known_page("") else { return };
     let all = page.drawn();
     // Zoom into a box and back.
     page.click("foo1");
@@ -220,12 +228,7 @@ fn boxes_are_found_selected_and_copied_by_keys() {
 
 #[test]
 fn both_sides_of_a_sandwich_follow_a_zoom() {
-    let Some(mut page) = page() else { return };
-    let dir = temp_dir();
-    views::known(dir.path());
-    let args = "flame known.pb.gz --type cpu --sandwich foo1";
-    let file = picture(dir.path(), "known.svg", args);
-    page.browser.open(&file, WINDOWS[0], "light");
+    let Some((mut page, _dir, _)) = known_page("--sandwich foo1") else { return };
     let all = page.drawn();
     page.click("bar");
     // Its function and the callers remain, the box is as wide as the page.
@@ -360,10 +363,7 @@ fn boxes_of_one_language_can_be_told_apart() {
 
 #[test]
 fn an_address_of_another_drawing_does_no_harm() {
-    let Some(mut page) = page() else { return };
-    let dir = temp_dir();
-    views::known(dir.path());
-    let file = picture(dir.path(), "known.svg", "flame known.pb.gz --type cpu");
+    let Some((mut page, _dir, file)) = known_page("") else { return };
     for address in ["?x=123456&y=92&s=bar", "?s=100%25&x=1", "?s=bar&x=%E0%A4%A"] {
         page.browser.open(Path::new(&format!("{}{address}", file.display())), WINDOWS[0], "light");
         assert!(page.holds("bar.querySelector('input').value != ''"), "{address}");

@@ -20,6 +20,11 @@ function box_at(g, index) {
     };
 }
 
+// True if a box begins within a part of the width.
+function inside(b, part) {
+    return part.x <= b.x && b.x < part.x + part.w;
+}
+
 function box_of(g) {
     return boxes[g.getAttribute("data-index")];
 }
@@ -43,6 +48,7 @@ init = function(evt) {
     svg = frames.ownerSVGElement;
     make_bar();
     inferno_init(evt);
+    // inferno takes the first SVG of a page.
     svg = frames.ownerSVGElement;
     var root = boxes.reduce(function(a, b) { return b.level < a.level || (b.level == a.level && b.w > a.w) ? b : a; });
     root.g.setAttribute("tabindex", "0");
@@ -204,7 +210,6 @@ function show_part(z) {
     var shown = [];
     var whole = { x: 0, w: total_samples };
     var side = function(b) { return middle === null ? 1 : Math.sign(b.y - middle); };
-    var inside = function(b, part) { return part.x <= b.x && b.x < part.x + part.w; };
     var root = z && middle !== null
         ? boxes.find(function(b) { return b.y == middle && inside(z, b); }) || whole : whole;
     boxes.forEach(function(b) {
@@ -360,7 +365,6 @@ function copy_name() {
 // The box in a direction: towards the roots, away from them, or beside it in its row.
 function neighbour(b, key) {
     var visible = boxes.filter(function(o) { return !o.g.classList.contains("hide"); });
-    var inside = function(o, part) { return part.x <= o.x && o.x < part.x + part.w; };
     if (key == "ArrowLeft" || key == "ArrowRight") {
         var row = visible.filter(function(o) { return o.y == b.y; }).sort(function(a, c) { return a.x - c.x; });
         return row[row.indexOf(b) + (key == "ArrowLeft" ? -1 : 1)];

@@ -181,17 +181,16 @@ impl Drawing<'_> {
         let root = self.svg.find(SVG).ok_or_else(unexpected)?;
         let opened = root + self.svg[root..].find('>').ok_or_else(unexpected)? + 1;
         let title = escape(&printed::line(self.title));
-        let (middle, place) = match self.first {
+        let scroll = |place: &str| {
+            format!(
+                "window.addEventListener(\"load\", function() {{ window.scrollTo(0, {place}); }});\n"
+            )
+        };
+        let (middle, scroll) = match self.first {
             FirstShown::Top => ("null", String::new()),
             // Beyond its end, a window shows its end.
-            FirstShown::Bottom => ("null", "1e9".to_owned()),
-            FirstShown::Middle(y) => (y, format!("{y} - window.innerHeight / 2")),
-        };
-        let scroll = match place.as_str() {
-            "" => String::new(),
-            place => format!(
-                "window.addEventListener(\"load\", function() {{ window.scrollTo(0, {place}); }});\n"
-            ),
+            FirstShown::Bottom => ("null", scroll("1e9")),
+            FirstShown::Middle(y) => (y, scroll(&format!("{y} - window.innerHeight / 2"))),
         };
         Ok(format!(
             "{}<svg class=\"flamegraph\" {}<title>{title}</title>{}<style>{STYLE}</style><script>\
