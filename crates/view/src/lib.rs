@@ -22,6 +22,7 @@ mod granularity;
 mod graph;
 mod groups;
 mod layout;
+pub mod lock_functions;
 mod model;
 mod over;
 mod packages;

@@ -2,11 +2,9 @@
 //! others.
 //!
 //! To the kernel, waiting for a mutex and waiting for work look alike. The innermost listed
-//! function (`rules`) decides; a condition variable within a virtual machine's lock counts as that
+//! function ([`view::lock_functions`]) decides; a condition variable within a virtual machine's lock counts as that
 //! lock. Waits for anything but locks are removed from the profile and counted in a comment;
 //! undecided waits keep the kind `unknown`, and are classified again when more functions are named.
-
-mod rules;
 
 use rustc_hash::FxHashMap;
 
@@ -14,7 +12,7 @@ use profile::{
     FunctionId, Label, LabelSetId, LabelValue, Line, LocationId, Profile, SampleRow, StackId,
     StrId, TimesId, comment, label,
 };
-use rules::{LockRole, WaitRule};
+use view::lock_functions::{self as rules, LockRole, WaitRule};
 
 /// Number of functions that are searched, from the innermost on: those of a lock's implementation.
 const DEPTH: usize = 24;

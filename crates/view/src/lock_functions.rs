@@ -26,11 +26,14 @@ use WaitRule::{Lock, Other};
 
 const MUTEX: WaitRule = Lock("mutex");
 const RWLOCK: WaitRule = Lock("rwlock");
+/// Semaphores.
 pub const SEMAPHORE: WaitRule = Lock("semaphore");
+/// The global lock of Python.
 pub const GIL: WaitRule = Lock("gil");
 const ONCE: WaitRule = Lock("once");
 /// Python's `threading`: its locks, and objects based on them (conditions, queues, joins).
 const PYTHON: WaitRule = Lock("python lock");
+/// Condition variables.
 pub const CONDITION: WaitRule = Other("condition variables");
 const PARKED: WaitRule = Other("parked threads");
 const JOIN: WaitRule = Other("joins");
@@ -230,6 +233,12 @@ pub fn behind(name: &str, role: LockRole, semaphore: bool) -> Option<WaitRule> {
         (LockRole::Releases, true) => &[("PyThread_release_lock", PYTHON)],
     };
     rules.iter().find(|(part, _)| name.contains(part)).map(|(_, rule)| *rule)
+}
+
+/// A name with paths without the arguments of its types: `<path::Type<A>>::method`, as Rust writes it,
+/// is `path::Type::method`.
+pub fn without_arguments(name: &str) -> String {
+    plain(name, true)
 }
 
 /// `<path::Type<A>>::method` (as Rust writes it) → `path::Type::method`; with the `A` unless
