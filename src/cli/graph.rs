@@ -115,11 +115,11 @@ fn draw(args: &Args, query: &Query, answer: &Answer, output: Output) -> anyhow::
     );
     if args.is_svg() {
         let mut dot = Vec::new();
-        text(OutputFormat::Text)(&mut dot)?;
+        text(OutputFormat::WHOLE_TEXT)(&mut dot)?;
         let svg = graphviz::svg(dot)?;
         output.write_text(|out| out.write_all(&svg))?;
     } else {
-        output.write_text(text(OutputFormat::Text))?;
+        output.write_text(text(OutputFormat::WHOLE_TEXT))?;
     }
     Ok(())
 }

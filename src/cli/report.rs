@@ -13,8 +13,9 @@ use super::source::{ComparedSources, ProfileSource};
 use super::time::{self, TimeArgs};
 use super::{examples, usage};
 use crate::report::answer::{self, OutputFormat};
+use crate::report::json;
 use crate::report::terminal::Start;
-use crate::report::{json, text};
+use crate::report::text::{self, LineWidth};
 use sys::printed;
 use view::answer::HeaderAnswer;
 use view::query::{
@@ -246,7 +247,13 @@ impl Args {
     }
 
     fn format(&self) -> OutputFormat {
-        if self.json { OutputFormat::Json } else { OutputFormat::Text }
+        // Names of a requested style are whole.
+        let width = printed::stdout_width().filter(|_| self.filter.demangle.is_none());
+        if self.json {
+            OutputFormat::Json
+        } else {
+            OutputFormat::Text(width.map_or(LineWidth::Unlimited, LineWidth::Columns))
+        }
     }
 
     /// The table. Its columns follow from the profile.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::advice::binaries::{advisor, once, remedies};
 use super::annotate::{self, CodeOptions, Layout};
-use super::text::{TableOptions, TreeOptions, quoted};
+use super::text::{LineWidth, TableOptions, TreeOptions, quoted};
 use super::{coverage, dot, json, over, peek, quality, sandwich, states, summary, text, threads};
 use view::answer::AnswerData;
 use view::query::{
@@ -18,17 +18,20 @@ use view::{
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// Text for a terminal.
-    Text,
+    /// Text, with this room for a line.
+    Text(LineWidth),
     /// JSON, with exact values.
     Json,
 }
 
 impl OutputFormat {
+    /// Text with whole names.
+    pub const WHOLE_TEXT: OutputFormat = OutputFormat::Text(LineWidth::Unlimited);
+
     /// Most intervals of a table of values over time.
     pub fn most_intervals(self) -> usize {
         match self {
-            OutputFormat::Text => 60,
+            OutputFormat::Text(_) => 60,
             OutputFormat::Json => 3600,
         }
     }
@@ -125,7 +128,7 @@ pub fn write(
     file: Option<String>,
 ) -> io::Result<()> {
     match format {
-        OutputFormat::Text => write_text(out, answer, query, file),
+        OutputFormat::Text(width) => write_text(out, answer, query, width, file),
         OutputFormat::Json => write_json(out, answer, query, file),
     }
 }
@@ -155,19 +158,20 @@ fn write_text(
     out: &mut dyn Write,
     answer: &Answer,
     query: &Query,
+    width: LineWidth,
     file: Option<String>,
 ) -> io::Result<()> {
     let view = &answer.view();
     let limits = query.limits;
-    let tree_options = TreeOptions { limit: limits.rows, min_percent: limits.min_percent() };
+    let tree_options = TreeOptions { limit: limits.rows, min_percent: limits.min_percent(), width };
     match &answer.model {
         Model::Table(TableModel { top, columns }) => {
-            text::write_table(out, view, top, &table_options(query, columns))
+            text::write_table(out, view, top, &table_options(query, columns, width))
         }
         Model::Over(tables) => match &query.shown {
             Shown::Table(Table { over: Some(intervals), .. }) => {
                 let none = Columns::default();
-                let options = table_options(query, &none);
+                let options = table_options(query, &none, width);
                 over::write_text(out, view, tables, *intervals, answer.part.start, &options)
             }
             _ => Ok(()),
@@ -201,11 +205,12 @@ fn write_text(
     }
 }
 
-fn table_options<'a>(query: &'a Query, columns: &'a Columns) -> TableOptions<'a> {
+fn table_options<'a>(query: &'a Query, columns: &'a Columns, width: LineWidth) -> TableOptions<'a> {
     TableOptions {
         granularity: query.granularity(),
         children: query.limits.values == Values::Total,
         labels: query.shown.labels(),
         columns,
+        width,
     }
 }

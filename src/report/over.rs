@@ -153,6 +153,7 @@ fn name_columns(
 
 #[cfg(test)]
 mod tests {
+    use super::super::text::LineWidth;
     use super::*;
     use view::testing::{odd_names, phases};
     use view::{Columns, OverOptions, TopOptions};
@@ -168,6 +169,7 @@ mod tests {
             children: true,
             labels: &[],
             columns: &Columns::default(),
+            width: LineWidth::Unlimited,
         };
         let mut out = Vec::new();
         write_text(&mut out, &view, &tables, intervals, 500_000, &options).unwrap();

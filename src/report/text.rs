@@ -1,11 +1,12 @@
 //! Tables and call trees as text.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
 use super::values::{ValueCells, ValueColumns};
-use super::{columns, summary, units};
+use super::{columns, shorten, summary, units};
 use profile::LabelValue;
 use view::{Columns, Cut, Direction, Frame, Granularity, Row, Top, Tree, View, label_text};
 
@@ -20,6 +21,32 @@ const MAX_PAD: usize = 40;
 /// Space between two columns.
 pub(super) const GAP: &str = "  ";
 
+/// Room for a line of text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LineWidth {
+    /// Names are whole.
+    #[default]
+    Unlimited,
+    /// A terminal has so many columns; longer names are shortened.
+    Columns(usize),
+}
+
+impl LineWidth {
+    /// The least room for a name, so that something of it can be read.
+    const LEAST_NAME: usize = 24;
+
+    /// A function's name that fits next to `taken` columns.
+    fn fitted(self, name: Cow<'_, str>, taken: usize) -> Cow<'_, str> {
+        match self {
+            LineWidth::Unlimited => name,
+            LineWidth::Columns(columns) => {
+                let room = columns.saturating_sub(taken).max(LineWidth::LEAST_NAME);
+                shorten::label(&name, room).into()
+            }
+        }
+    }
+}
+
 /// Contents of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct TableOptions<'a> {
@@ -31,6 +58,8 @@ pub struct TableOptions<'a> {
     pub labels: &'a [String],
     /// Columns of other sample types, and ratios.
     pub columns: &'a Columns,
+    /// Room for a line.
+    pub width: LineWidth,
 }
 
 /// The side of a column on which its cells begin or end.
@@ -133,14 +162,15 @@ fn columns_of(view: &View, top: &Top, options: &TableOptions<'_>) -> Vec<TextCol
         columns.push(TextColumn::new("address", Align::Right, rows().map(place)));
     }
     if function {
+        let taken: usize = columns.iter().map(|column| column.width() + GAP.len()).sum();
         let name = |r: &Row| {
-            let name = clean(&frame(r).display(view.profile));
-            match frame(r).place(view.profile) {
-                place if (line || file) && !place.is_empty() => {
-                    format!("{name} {}", clean(&place))
-                }
-                _ => name,
-            }
+            let place = match frame(r).place(view.profile) {
+                place if (line || file) && !place.is_empty() => format!(" {}", clean(&place)),
+                _ => String::new(),
+            };
+            let name = frame(r).display(view.profile);
+            let name = options.width.fitted(name, taken + place.width());
+            clean(&name) + &place
         };
         let title = if package { "package" } else { "function" };
         columns.push(TextColumn::new(title, Align::Left, rows().map(name)));
@@ -199,6 +229,8 @@ pub struct TreeOptions {
     pub limit: usize,
     /// Omit nodes below this percentage of the total.
     pub min_percent: f64,
+    /// Room for a line.
+    pub width: LineWidth,
 }
 
 /// A node to be written.
@@ -296,7 +328,13 @@ pub(super) fn write_nodes(
             return Ok(());
         }
         lines += 1;
-        write_node(out, view, tree, node, &indent, columns)?;
+        write_node(
+            out,
+            view,
+            tree,
+            &TreeLine { node, indent: &indent, width: options.width },
+            columns,
+        )?;
         let on_it = shown(node);
         hidden += children.get(node).len() - on_it.len();
         push_children(&mut pending, &on_it, &below, false);
@@ -328,36 +366,44 @@ fn push_children(pending: &mut Vec<PendingLine>, ids: &[u32], below: &str, top: 
     }
 }
 
+/// A node with its place in a tree of text.
+struct TreeLine<'a> {
+    node: u32,
+    /// Text before its name.
+    indent: &'a str,
+    /// Room for the line.
+    width: LineWidth,
+}
+
 fn write_node(
     out: &mut dyn Write,
     view: &View,
     tree: &Tree,
-    id: u32,
-    indent: &str,
+    line: &TreeLine<'_>,
     columns: TreeColumns,
 ) -> io::Result<()> {
-    let node = tree.node(id);
+    let node = tree.node(line.node);
     let frame = view.frames.get(node.frame);
     let name = frame.display(view.profile);
     let binary = frame.binary_name(view.profile);
-    write!(out, "{}  ", columns.total.pad(&ValueCells::new(view, node.total)))?;
+    let mut begin = format!("{}  ", columns.total.pad(&ValueCells::new(view, node.total)));
     if tree.direction == Direction::Callees {
         let own = match node.self_value {
             0 => ValueCells::EMPTY,
             own => ValueCells::new(view, own),
         };
-        write!(out, "{}  ", columns.own.pad(&own))?;
+        begin += &format!("{}  ", columns.own.pad(&own));
     }
-    write!(out, "{indent}{}", clean(&name))?;
-    let place = frame.place(view.profile);
-    if frame.line != 0 && !place.is_empty() {
-        write!(out, " {}", clean(&place))?;
+    begin += line.indent;
+    let mut end = match frame.place(view.profile) {
+        place if frame.line != 0 && !place.is_empty() => format!(" {}", clean(&place)),
+        _ => String::new(),
+    };
+    if !binary.is_empty() && !name.starts_with(binary) {
+        end += &format!("  {}", in_brackets(&clean(binary)));
     }
-    if binary.is_empty() || name.starts_with(binary) {
-        writeln!(out)
-    } else {
-        writeln!(out, "  {}", in_brackets(&clean(binary)))
-    }
+    let name = line.width.fitted(name, begin.width() + end.width());
+    writeln!(out, "{begin}{}{end}", clean(&name))
 }
 
 /// The name of a binary in brackets, which that of the kernel has already.
@@ -366,124 +412,4 @@ pub(super) fn in_brackets(binary: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use profile::Profile;
-    use view::TopOptions;
-    use view::testing::{answers, odd_names, processes};
-
-    fn table(p: &Profile, options: &TableOptions<'_>, top: &TopOptions) -> String {
-        let view = View::new(p, p.default_type_index(), options.granularity);
-        let top = Top::new(&view, top);
-        let mut out = Vec::new();
-        write_summary(&mut out, &view).unwrap();
-        write_table(&mut out, &view, &top, options).unwrap();
-        String::from_utf8(out).unwrap()
-    }
-
-    fn functions(children: bool, columns: &Columns) -> TableOptions<'_> {
-        TableOptions { granularity: Granularity::FUNCTION, children, labels: &[], columns }
-    }
-
-    #[test]
-    fn a_table_has_the_shares_of_each_function() {
-        let expected = "\
-File: app
-Type: cpu [nanoseconds]; --type also: samples
-Samples: 18
-Total: 9.00 s
-Showing 3 of 4 rows: 8.50 s, 94.44% (1 left out, -n 0 shows all)
-
-  self   self%   total   total%  binary  function
-5.00 s  55.56%  5.00 s   55.56%  app     bar
-2.00 s  22.22%  9.00 s  100.00%  app     main
-1.50 s  16.67%  4.00 s   44.44%  app     foo1
-";
-        let limit = TopOptions { limit: 3, ..TopOptions::default() };
-        assert_eq!(table(&answers(), &functions(true, &Columns::default()), &limit), expected);
-        let got = table(&answers(), &functions(false, &Columns::default()), &limit);
-        assert!(got.contains("\n5.00 s  55.56%  app     bar\n"), "{got}");
-        assert!(!got.contains("total%"));
-    }
-
-    #[test]
-    fn labels_and_odd_names_are_one_line() {
-        let labels = vec!["process".to_string()];
-        let none = Columns::default();
-        let options = TableOptions { labels: &labels.clone(), ..functions(true, &none) };
-        let got = table(&processes(), &options, &TopOptions { labels, ..TopOptions::default() });
-        assert!(got.contains("3  75.00%      3  75.00%  web;1    app     serve"), "{got}");
-        let got =
-            table(&odd_names(), &functions(true, &Columns::default()), &TopOptions::default());
-        assert!(got.contains("tab new line 7"), "{got}");
-        assert_eq!(got.lines().count(), 6 + 5, "{got}");
-    }
-
-    #[test]
-    fn columns_align_by_the_width_on_a_terminal() {
-        let cells = |texts: [&str; 2]| texts.map(str::to_owned).into_iter();
-        let columns = [
-            TextColumn::new("name", Align::Left, cells(["数据", "ab"])),
-            TextColumn::new("n", Align::Right, cells(["1", "22"])),
-        ];
-        let mut out = Vec::new();
-        write_columns(&mut out, &columns).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "name   n\n数据   1\nab    22\n");
-    }
-
-    #[test]
-    fn a_tree_of_callers_has_self_values_only() {
-        let p = answers();
-        let mut view = View::new(&p, 1, Granularity::FUNCTION);
-        let tree = Tree::new(&mut view, Direction::Callers, &[], Cut::Nothing);
-        let mut out = Vec::new();
-        let options = TreeOptions { limit: 5, min_percent: 0.0 };
-        write_tree(&mut out, &view, &tree, options).unwrap();
-        let got = String::from_utf8(out).unwrap();
-        let expected = "
-      self    self%  function, its callers below it
-    5.00 s   55.56%  bar  [app]
-    2.50 s   27.78%  ├─foo1  [app]
-    2.50 s   27.78%  │ │ main  [app]
-    2.50 s   27.78%  └─foo2  [app]
-    2.50 s   27.78%    │ main  [app]
-";
-        assert!(got.starts_with(expected), "{got}");
-    }
-
-    #[test]
-    fn a_call_tree_has_a_line_for_each_branch() {
-        let p = answers();
-        let mut view = View::new(&p, 1, Granularity::FUNCTION);
-        let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
-        let mut out = Vec::new();
-        let options = TreeOptions { limit: 0, min_percent: 0.0 };
-        write_tree(&mut out, &view, &tree, options).unwrap();
-        let got = String::from_utf8(out).unwrap();
-        let expected = "
-     total   total%        self    self%  function
-    9.00 s  100.00%      2.00 s   22.22%  main  [app]
-    4.00 s   44.44%      1.50 s   16.67%  ├─foo1  [app]
-    2.50 s   27.78%      2.50 s   27.78%  │ │ bar  [app]
-    3.00 s   33.33%    500.0 ms    5.56%  └─foo2  [app]
-    2.50 s   27.78%      2.50 s   27.78%    │ bar  [app]
-";
-        assert_eq!(got, expected);
-        let mut out = Vec::new();
-        let options = TreeOptions { limit: 2, min_percent: 30.0 };
-        write_tree(&mut out, &view, &tree, options).unwrap();
-        let got = String::from_utf8(out).unwrap();
-        assert!(got.contains("at least 1 further branch;"), "{got}");
-        assert!(!got.contains("bar"), "{got}");
-        // The same from a complete tree and from one that contains only the nodes shown.
-        let options = TreeOptions { limit: 0, min_percent: 30.0 };
-        let cut = Tree::new(&mut view, Direction::Callees, &[], Cut::Percent(30.0));
-        let written = |tree: &Tree| {
-            let mut out = Vec::new();
-            write_tree(&mut out, &view, tree, options).unwrap();
-            String::from_utf8(out).unwrap()
-        };
-        assert!(written(&cut).contains("\n… 2 branches below 30% left out"), "{}", written(&cut));
-        assert_eq!(written(&cut), written(&tree));
-    }
-}
+mod tests;

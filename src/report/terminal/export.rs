@@ -128,7 +128,7 @@ fn call_graph(context: &Context, query: &Query) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("nothing to draw: no function has a value"));
     }
     let mut out = Vec::new();
-    answer::write(&mut out, &answer, query, OutputFormat::Text, None)?;
+    answer::write(&mut out, &answer, query, OutputFormat::WHOLE_TEXT, None)?;
     Ok(out)
 }
 

@@ -34,6 +34,12 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// The number of columns of the terminal that standard output is, if it is one and knows it.
+pub fn stdout_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
 /// True for characters that do more than appear: control characters (the eight-bit ones, too),
 /// those that change the direction of text, have no width, or are not allowed in XML.
 fn is_hidden(c: char) -> bool {

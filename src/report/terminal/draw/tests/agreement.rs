@@ -96,7 +96,7 @@ fn shown(profile: &Arc<Profile>, query: &Query) -> App {
 /// Fails unless text, JSON and the terminal show the same. Returns the number of rows.
 fn assert_agreement(profile: &Arc<Profile>, query: &Query) -> usize {
     let app = shown(profile, query);
-    let [text, json] = [OutputFormat::Text, OutputFormat::Json]
+    let [text, json] = [OutputFormat::WHOLE_TEXT, OutputFormat::Json]
         .map(|format| written(profile, &with_limits(query, format), format));
     let (text, json) = match (text, json) {
         (Ok(text), Ok(json)) => (text, json),
