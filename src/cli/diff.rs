@@ -333,11 +333,14 @@ pub(super) fn load(
     let read = |part: &ProfileSource| filter.load(part).map(Arc::unwrap_or_clone);
     let Sides { before, after, renamed, note } = Sides::new(sources, read)?;
     note.iter().for_each(|note| Stderr::line(&format!("prof: {note}")));
-    let parts = |side: Vec<Profile>| -> anyhow::Result<Vec<Part>> {
-        side.into_iter().map(|profile| filter.part(Arc::new(profile), query)).collect()
-    };
-    let (before, after) = (parts(before)?, parts(after)?);
-    let profiles: Vec<&Profile> = before.iter().chain(&after).map(|part| &*part.profile).collect();
+    let profiles: Vec<&Profile> = before.iter().chain(&after).collect();
     let types = common_types(&profiles, &sources.names().concat(), filter)?;
+    let parts = |side: Vec<Profile>, types: &[usize]| -> anyhow::Result<Vec<Part>> {
+        let typed = side.into_iter().zip(types);
+        let query = |&type_index| Query { type_index, ..query.clone() };
+        typed.map(|(profile, index)| filter.part(Arc::new(profile), &query(index))).collect()
+    };
+    let (types_before, types_after) = types.split_at(before.len());
+    let (before, after) = (parts(before, types_before)?, parts(after, types_after)?);
     Ok(Compared { before, after, types, renamed })
 }

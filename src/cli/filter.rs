@@ -60,6 +60,14 @@ pub struct FilterArgs {
     #[arg(id = "fold_inlined", long = "no-inlines", help_heading = "View")]
     pub no_inlines: bool,
 
+    /// Show all leaf frames, also those of the scheduler, block layer and allocators
+    ///
+    /// They are folded into their callers otherwise: of wall time the kernel's scheduler, of lock
+    /// waits the functions of locks, of block I/O the kernel's block layer, and of memory the
+    /// functions that allocate it. Views of a single function have all frames.
+    #[arg(long, help_heading = "View")]
+    pub all_frames: bool,
+
     #[command(flatten)]
     pub samples: SampleArgs,
 
@@ -96,6 +104,7 @@ impl FilterArgs {
             filters: self.samples.added(),
             granularity: self.granularity(),
             folds_inlined: self.no_inlines,
+            folds_leaf_frames: !self.all_frames,
             ..Query::new(shown)
         }
     }
@@ -138,9 +147,10 @@ impl FilterArgs {
     /// What a query is about, with clean names. As in pprof, the filters match the names in the
     /// profile. Prints those that nothing meets.
     pub fn part(&self, profile: Arc<Profile>, query: &Query) -> anyhow::Result<Part> {
+        let naming = query.naming(&profile);
         let mut part = self.samples.part(profile)?;
         clean(Arc::make_mut(&mut part.profile));
-        Ok(part.named(query.naming()))
+        part.named(naming, &Cancel::default()).map_err(|error| failed(&error))
     }
 
     /// The samples of profiles that pass the filters, for a file: names have all their characters, and

@@ -277,12 +277,15 @@ impl DrawArgs {
             None => (Shown::Flame(flame), Cut::Width(self.min_width)),
         };
         let roots = if self.sandwich.is_some() { Roots::default() } else { self.roots() };
+        let query = self.filter.query(shown);
         Query {
             granularity: Some(self.granularity()),
             roots,
             collapses_recursion: self.collapse_recursion,
             limits: Limits { cut, ..Limits::NONE },
-            ..self.filter.query(shown)
+            // Folded stacks are data for other programs.
+            folds_leaf_frames: query.folds_leaf_frames && !self.folded,
+            ..query
         }
     }
 

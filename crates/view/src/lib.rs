@@ -22,6 +22,7 @@ mod granularity;
 mod graph;
 mod groups;
 mod layout;
+mod leaf_frames;
 pub mod lock_functions;
 mod model;
 mod over;
@@ -61,6 +62,7 @@ pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
 pub use frames::{Frame, Frames, Name, fold_inlined, label_text};
 pub use granularity::Granularity;
 pub use graph::{Edge, Graph, GraphNode, NodeOrder, Trim};
+pub use leaf_frames::LeafFrames;
 pub use model::{
     Answer, CoverageModel, Model, SandwichModel, SourceModel, StatesModel, TableModel, answer,
 };
@@ -104,6 +106,8 @@ pub struct View<'a> {
     pub left_out: usize,
     /// Calls of a function by itself are one frame in trees; false in a new view.
     pub collapse_recursion: bool,
+    /// The leaf frames of the profile that were folded into their callers; none in a new view.
+    pub folded: Option<LeafFrames>,
     /// Ends the computation of models early.
     pub cancel: Cancel,
     /// Smallest value that is shown.
@@ -119,6 +123,7 @@ struct ViewData {
     kept_total: i64,
     left_out: usize,
     collapse_recursion: bool,
+    folded: Option<LeafFrames>,
     cancel: Cancel,
     least: i64,
 }
@@ -160,6 +165,7 @@ impl<'a> View<'a> {
             kept_total: 0,
             left_out: 0,
             collapse_recursion: false,
+            folded: None,
             cancel: cancel.clone(),
             least: i64::MIN,
         };
@@ -177,6 +183,7 @@ impl<'a> View<'a> {
             kept_total: self.kept_total,
             left_out: self.left_out,
             collapse_recursion: self.collapse_recursion,
+            folded: self.folded,
             cancel: self.cancel,
             least: self.least,
         }
@@ -193,6 +200,7 @@ impl<'a> View<'a> {
             kept_total: data.kept_total,
             left_out: data.left_out,
             collapse_recursion: data.collapse_recursion,
+            folded: data.folded,
             cancel: data.cancel,
             least: data.least,
         }

@@ -5,8 +5,9 @@ mod passes;
 
 use std::sync::Arc;
 
+use super::leaf_frames::fold_leaf_frames;
 use super::query::{AddedFilter, Query, QueryError, Timed};
-use super::{Cancel, Filter, fold_inlined, name_packages};
+use super::{Cancel, Filter, LeafFrames, fold_inlined, name_packages};
 use passes::{Pass, passes};
 use profile::{Profile, StrId};
 
@@ -26,9 +27,11 @@ pub struct Part {
     pub start: u64,
     /// The profile has times of samples.
     pub has_times: bool,
+    /// The leaf frames that are folded into their callers, if there are any.
+    pub folded: Option<LeafFrames>,
 }
 
-/// The names of the frames of a view.
+/// The frames of a view, and their names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Naming {
     /// Inlined functions have the names of those that they were inlined into, see
@@ -36,16 +39,21 @@ pub struct Naming {
     pub folds_inlined: bool,
     /// Functions have the names of their packages, see [`name_packages`].
     pub packages: bool,
+    /// The leaf frames that are folded into their callers.
+    pub folds: Option<LeafFrames>,
 }
 
 impl Naming {
-    fn apply(self, profile: &mut Profile) {
+    /// Changes the frames of a profile. True if leaf frames are folded.
+    fn apply(self, profile: &mut Profile, cancel: &Cancel) -> bool {
+        let is_folded = self.folds.is_some_and(|leaves| fold_leaf_frames(profile, leaves, cancel));
         if self.folds_inlined {
             fold_inlined(profile);
         }
         if self.packages {
             name_packages(profile);
         }
+        is_folded
     }
 }
 
@@ -58,6 +66,7 @@ impl Part {
             unmatched: Vec::new(),
             without_time: Vec::new(),
             start: 0,
+            folded: None,
         }
     }
 
@@ -68,8 +77,8 @@ impl Part {
     ///
     /// A filter is none, or the profile lacks the times that it needs; `cancel`.
     pub fn new(profile: Arc<Profile>, query: &Query, cancel: &Cancel) -> Result<Part, QueryError> {
-        let part = Part::whole(profile).filtered(&query.filters, cancel)?;
-        Ok(part.named(query.naming()))
+        let naming = query.naming(&profile);
+        Part::whole(profile).filtered(&query.filters, cancel)?.named(naming, cancel)
     }
 
     /// What passes the filters, one after the other; the one by time is the first.
@@ -100,15 +109,22 @@ impl Part {
         Ok(part)
     }
 
-    /// The same with other names of frames.
-    #[must_use]
-    pub fn named(self, naming: Naming) -> Part {
+    /// The same with other frames.
+    ///
+    /// # Errors
+    ///
+    /// `cancel`.
+    pub fn named(self, naming: Naming, cancel: &Cancel) -> Result<Part, QueryError> {
         if naming == Naming::default() {
-            return self;
+            return Ok(self);
         }
         let mut profile = Arc::unwrap_or_clone(self.profile);
-        naming.apply(&mut profile);
-        Part { profile: Arc::new(profile), ..self }
+        let is_folded = naming.apply(&mut profile, cancel);
+        if cancel.is_canceled() {
+            return Err(QueryError::Canceled);
+        }
+        let folded = naming.folds.filter(|_| is_folded);
+        Ok(Part { profile: Arc::new(profile), folded, ..self })
     }
 
     /// True if a sample has a value of this type.

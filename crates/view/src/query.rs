@@ -6,7 +6,7 @@ mod order;
 mod roots;
 mod shown;
 
-use super::{Cancel, Cut, Granularity, Naming, Scale, TopOptions, View};
+use super::{Cancel, Cut, Granularity, LeafFrames, Naming, Scale, TopOptions, View};
 use profile::Profile;
 
 pub use added_filter::{AddedFilter, CONDITIONS, FilterError, regex_reason};
@@ -32,6 +32,9 @@ pub struct Query {
     pub collapses_recursion: bool,
     /// Inlined functions belong to those that they were inlined into. Filters find them.
     pub folds_inlined: bool,
+    /// The leaf frames of its sample type belong to their callers: see [`LeafFrames`]. Filters find
+    /// them. The views of a function that is named have all frames.
+    pub folds_leaf_frames: bool,
     /// The way in which a difference compares.
     pub comparison: Comparison,
     /// What is left out.
@@ -167,6 +170,7 @@ impl Query {
             roots: Roots::default(),
             collapses_recursion: false,
             folds_inlined: false,
+            folds_leaf_frames: true,
             comparison: Comparison::default(),
             limits: Limits::NONE,
         }
@@ -187,9 +191,26 @@ impl Query {
         }
     }
 
-    /// The names of its frames.
-    pub fn naming(&self) -> Naming {
-        Naming { folds_inlined: self.folds_inlined, packages: self.granularity().package }
+    /// The frames of its view of a profile.
+    pub fn naming(&self, profile: &Profile) -> Naming {
+        Naming {
+            folds_inlined: self.folds_inlined,
+            packages: self.granularity().package,
+            folds: self.folded_leaf_frames(profile),
+        }
+    }
+
+    fn folded_leaf_frames(&self, profile: &Profile) -> Option<LeafFrames> {
+        let has_all_frames = match self.shown {
+            Shown::Sandwich(_) | Shown::SandwichFlame { .. } => true,
+            Shown::Peek(_) | Shown::Source(_) => true,
+            Shown::Coverage | Shown::Header | Shown::Threads => true,
+            // Rows of labels alone have no frames.
+            Shown::Table(_) if self.granularity() == Granularity::NONE => true,
+            _ => !self.folds_leaf_frames,
+        };
+        let shown = profile.sample_types.get(self.type_index).filter(|_| !has_all_frames)?;
+        LeafFrames::for_kind(profile.str(shown.kind))
     }
 
     /// Fails if the view cannot have these frames or groups.

@@ -41,12 +41,16 @@ pub fn compare(context: &Context, query: &Query) -> Result<Difference, String> {
     let base = context.base.as_deref().ok_or("nothing to compare with: prof diff BASE FILE")?;
     let only = [context.profile.clone()];
     let after = if base.after.is_empty() { &only } else { base.after.as_slice() };
-    let parts = |side: &[Arc<Profile>]| -> Result<Vec<Part>, String> {
-        side.iter().map(|profile| context.part_of(profile, query)).collect()
-    };
-    let (before, after) = (parts(&base.before)?, parts(after)?);
-    let profiles: Vec<&Profile> = before.iter().chain(&after).map(|part| &*part.profile).collect();
+    let profiles: Vec<&Profile> =
+        base.before.iter().chain(after).map(|profile| &**profile).collect();
     let types = types_of_parts(&context.profile, &profiles, query.type_index)?;
+    let parts = |side: &[Arc<Profile>], types: &[usize]| -> Result<Vec<Part>, String> {
+        let query = |&type_index| Query { type_index, ..query.clone() };
+        let typed = side.iter().zip(types);
+        typed.map(|(profile, index)| context.part_of(profile, &query(index))).collect()
+    };
+    let (types_before, types_after) = types.split_at(base.before.len());
+    let (before, after) = (parts(&base.before, types_before)?, parts(after, types_after)?);
     let compared = Compared { types, renamed: base.renamed.clone(), before, after };
     view::compare(&compared, query, &context.cancel).map_err(|error| reason(&error))
 }

@@ -20,7 +20,9 @@ pub fn with_summary(context: &Context, query: &Query) -> Result<Vec<String>, Str
     }
     let part = context.part(query)?;
     let text = as_text(query, OutputFormat::WHOLE_TEXT);
-    let mut all = summary::lines(&text.view(&part.profile, &context.cancel));
+    let mut view = text.view(&part.profile, &context.cancel);
+    view.folded = part.folded;
+    let mut all = summary::lines(&view);
     let filters: Vec<String> = query.filters.iter().map(|added| added.text()).collect();
     if !filters.is_empty() {
         all.push(format!("Filters: {}", filters.join("  ")));
@@ -59,7 +61,8 @@ pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String>
 /// The lines of a page of this part.
 pub fn render(context: &Context, part: &Part, query: &Query) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
-    write(context, part, query, OutputFormat::WHOLE_TEXT, &mut out).map_err(|error| error.to_string())?;
+    write(context, part, query, OutputFormat::WHOLE_TEXT, &mut out)
+        .map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&out);
     Ok(text.lines().map(|line| sys::printed::line(line).into_owned()).collect())
 }

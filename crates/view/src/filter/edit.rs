@@ -57,6 +57,28 @@ pub fn edit_stacks(
     profile.stacks = new.finish();
 }
 
+/// Replaces the stack of each sample; the frames are appended to an empty list. `edit` is called once
+/// for each stack in use, with the profile without its stacks, to which it may add locations.
+pub fn replace_stacks(
+    profile: &mut Profile,
+    mut edit: impl FnMut(&mut Profile, &[LocationId], &mut Vec<LocationId>),
+) {
+    let old = std::mem::take(&mut profile.stacks);
+    let mut ids: Vec<Option<StackId>> = vec![None; old.len()];
+    let mut new = StackInterner::with_capacity(old.len(), old.frame_count());
+    let mut frames = Vec::new();
+    for i in 0..profile.samples.len() {
+        let id = profile.samples[i].stack;
+        let stack = *ids[id.0 as usize].get_or_insert_with(|| {
+            frames.clear();
+            edit(profile, old.get(id), &mut frames);
+            new.intern(&frames)
+        });
+        profile.samples[i].stack = stack;
+    }
+    profile.stacks = new.finish();
+}
+
 /// Replaces the stack of each sample, which may depend on its labels. `edit` is called once for each
 /// stack with these labels.
 pub fn extend_stacks(

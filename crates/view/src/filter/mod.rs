@@ -4,7 +4,7 @@
 //! The order is pprof's: frames that the profile itself drops ([`Profile::drop_frames`]), frames of
 //! labels, samples and frames by name, `show_from`, samples by label, labels by key, `prune_from`.
 
-mod edit;
+pub(crate) mod edit;
 mod matcher;
 mod names;
 mod prune;
@@ -16,6 +16,7 @@ mod units;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use prune::without_parameters;
 pub use select::Selector;
 pub use tags::{TagError, TagMatch};
 

@@ -106,7 +106,7 @@ fn first_kept(stack: &[LocationId], dropped: &[Dropped]) -> usize {
 }
 
 /// A function's name without its parameters, as pprof simplifies it.
-fn without_parameters(name: &str) -> &str {
+pub(crate) fn without_parameters(name: &str) -> &str {
     const RESERVED: [&str; 2] = ["(anonymous namespace)", "operator()"];
     // The entry points of PowerPC begin with a dot.
     let name = name.strip_prefix('.').unwrap_or(name);

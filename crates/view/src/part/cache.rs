@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Naming, Part, in_order};
-use crate::Cancel;
 use crate::query::{AddedFilter, Query, QueryError};
+use crate::{Cancel, LeafFrames};
 use profile::Profile;
 
 /// Results that are kept although nobody has them: those of the last queries.
@@ -39,13 +39,14 @@ struct Facts {
     without_time: Vec<i64>,
     start: u64,
     has_times: bool,
+    folded: Option<LeafFrames>,
 }
 
 impl Entry {
     fn part(&self) -> Option<Part> {
-        let Facts { unmatched, without_time, start, has_times } = self.facts.clone();
+        let Facts { unmatched, without_time, start, has_times, folded } = self.facts.clone();
         let profile = self.profile.upgrade()?;
-        Some(Part { profile, unmatched, without_time, start, has_times })
+        Some(Part { profile, unmatched, without_time, start, has_times, folded })
     }
 }
 
@@ -61,11 +62,11 @@ impl PartCache {
         query: &Query,
         cancel: &Cancel,
     ) -> Result<Part, QueryError> {
-        let (filters, naming) = (in_order(&query.filters), query.naming());
+        let (filters, naming) = (in_order(&query.filters), query.naming(profile));
         if let Some(part) = self.known(profile, &filters, naming) {
             return Ok(part);
         }
-        let part = self.filtered(profile, &filters, cancel)?.named(naming);
+        let part = self.filtered(profile, &filters, cancel)?.named(naming, cancel)?;
         if !filters.is_empty() || naming != Naming::default() {
             self.keep(&part);
         }
@@ -112,13 +113,13 @@ impl PartCache {
     fn add(&self, whole: &Arc<Profile>, filters: &[AddedFilter], naming: Naming, part: &Part) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.entries.retain(|entry| entry.profile.strong_count() > 0);
-        let Part { profile, unmatched, without_time, start, has_times } = part.clone();
+        let Part { profile, unmatched, without_time, start, has_times, folded } = part.clone();
         state.entries.push(Entry {
             whole: Arc::downgrade(whole),
             filters: filters.to_vec(),
             naming,
             profile: Arc::downgrade(&profile),
-            facts: Facts { unmatched, without_time, start, has_times },
+            facts: Facts { unmatched, without_time, start, has_times, folded },
         });
     }
 

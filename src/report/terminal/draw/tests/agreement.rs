@@ -29,7 +29,8 @@ fn answered(profile: &Profile, query: &Query) -> Result<Answer, String> {
         part = filter.apply(part).profile;
     }
     let part = Part { start, has_times: !profile.times.is_empty(), ..Part::whole(Arc::new(part)) };
-    let found = Answer::new(part.named(query.naming()), query, &Cancel::default());
+    let named = part.named(query.naming(profile), &Cancel::default());
+    let found = named.and_then(|part| Answer::new(part, query, &Cancel::default()));
     found.map_err(|error| reason(&error))
 }
 

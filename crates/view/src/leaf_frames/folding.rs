@@ -1,0 +1,266 @@
+//! Leaf frames, folded into their callers.
+
+use profile::{LocationId, Profile, StrId};
+use rustc_hash::FxHashMap;
+
+use super::{LeafFrames, functions};
+use crate::filter::edit;
+use crate::lock_functions::{self, LockRole, WaitRule};
+use crate::{Cancel, is_kernel};
+
+/// The innermost frames of a stack that are looked at.
+const DEPTH: usize = 48;
+
+/// Most functions of drivers between two functions of the block layer.
+const MOST_DRIVER_FRAMES: usize = 4;
+
+/// The lowest address of the kernel's half on x86-64 and AArch64.
+const KERNEL_START: u64 = 0xffff_0000_0000_0000;
+
+/// Removes the leaf frames of stacks, so that their values are those of the callers. No stack loses
+/// its outermost frame, or the one that says why it is truncated. False if there are none, or after
+/// `cancel`.
+pub fn fold_leaf_frames(profile: &mut Profile, leaves: LeafFrames, cancel: &Cancel) -> bool {
+    let mut folding = Folding {
+        leaves,
+        kernel: profile.mappings.iter().map(|m| is_kernel(profile.str(m.file))).collect(),
+        functions: FxHashMap::default(),
+        first_frames: FxHashMap::default(),
+        frames: Vec::with_capacity(DEPTH),
+    };
+    let mut has_any = false;
+    edit::replace_stacks(profile, |profile, stack, out| {
+        let kept = if cancel.is_canceled() { None } else { folding.first_kept(profile, stack) };
+        match kept {
+            Some(Place { location, line }) => {
+                has_any = true;
+                out.push(folding.without_inner_lines(profile, stack[location], line));
+                out.extend_from_slice(&stack[location + 1..]);
+            }
+            None => out.extend_from_slice(stack),
+        }
+    });
+    if has_any {
+        edit::add_up(profile);
+    }
+    has_any
+}
+
+/// A frame of a stack.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Index in the stack.
+    location: usize,
+    /// Index among the location's lines.
+    line: usize,
+}
+
+/// What is known of a frame.
+#[derive(Clone, Copy)]
+struct LeafFrame {
+    place: Place,
+    in_kernel: bool,
+    function: FunctionClass,
+    /// It says why the stack is truncated.
+    is_truncation: bool,
+}
+
+/// What a function is to the leaf frames of a sample type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct FunctionClass {
+    /// It is one of them, in the kernel for [`LeafFrames::Scheduler`], [`LeafFrames::Locks`] and
+    /// [`LeafFrames::BlockLayer`].
+    is_leaf: bool,
+    /// It belongs to them in the kernel, if it is above one of them.
+    is_between: bool,
+    /// In a program: the object that it waits for or releases.
+    lock: Option<WaitRule>,
+    /// In a program: it is a lock if it is above a condition variable; above a semaphore.
+    is_lock_above: [bool; 2],
+    /// In a program: it is a lock's method.
+    is_lock_wrapper: bool,
+}
+
+struct Folding {
+    leaves: LeafFrames,
+    /// By mapping.
+    kernel: Vec<bool>,
+    /// By name.
+    functions: FxHashMap<StrId, FunctionClass>,
+    /// Locations without their inner lines, by the number of these.
+    first_frames: FxHashMap<(LocationId, usize), LocationId>,
+    /// Of the stack that is looked at, leaf first.
+    frames: Vec<LeafFrame>,
+}
+
+impl Folding {
+    /// The innermost frame that remains, if others do not.
+    fn first_kept(&mut self, profile: &Profile, stack: &[LocationId]) -> Option<Place> {
+        let is_whole = self.look_at(profile, stack);
+        let frames = &self.frames;
+        let mut count = match self.leaves {
+            LeafFrames::Scheduler | LeafFrames::Allocator => self.run(),
+            LeafFrames::BlockLayer => self.requests(),
+            LeafFrames::Locks => self.locks(),
+        };
+        if is_whole {
+            count = count.min(frames.len().saturating_sub(1));
+        }
+        if frames.get(count).is_none_or(|frame| frame.is_truncation) {
+            count = count.saturating_sub(1);
+        }
+        (count > 0).then(|| frames[count].place)
+    }
+
+    /// Takes in the innermost frames of a stack. True if these are all.
+    fn look_at(&mut self, profile: &Profile, stack: &[LocationId]) -> bool {
+        self.frames.clear();
+        for (location, &id) in stack.iter().enumerate() {
+            let at = &profile.locations[id.0 as usize];
+            let in_kernel =
+                at.mapping.map_or(at.address >= KERNEL_START, |m| self.kernel[m.0 as usize]);
+            let lines = profile.lines_of(id);
+            for line in 0..lines.len().max(1) {
+                if self.frames.len() == DEPTH {
+                    return false;
+                }
+                let function = match lines.get(line) {
+                    Some(line) => self.class(profile, line.function, in_kernel),
+                    None => FunctionClass::default(),
+                };
+                let place = Place { location, line };
+                let is_truncation = lines.len() == 1 && profile.truncation_of(id).is_some();
+                self.frames.push(LeafFrame { place, in_kernel, function, is_truncation });
+            }
+        }
+        true
+    }
+
+    fn class(
+        &mut self,
+        profile: &Profile,
+        function: profile::FunctionId,
+        in_kernel: bool,
+    ) -> FunctionClass {
+        let function = &profile.functions[function.0 as usize];
+        let id = if function.name == StrId::EMPTY { function.system_name } else { function.name };
+        let leaves = self.leaves;
+        let known = self.functions.entry(id);
+        let class = *known.or_insert_with(|| FunctionClass::new(profile.str(id), leaves));
+        // A function of a program may have the name of one of the kernel.
+        if in_kernel || leaves == LeafFrames::Allocator {
+            class
+        } else {
+            FunctionClass { is_leaf: false, is_between: false, ..class }
+        }
+    }
+
+    /// The number of leaf frames, one after the other.
+    fn run(&self) -> usize {
+        let frames = &self.frames;
+        if !frames.first().is_some_and(|frame| frame.function.is_leaf) {
+            return 0;
+        }
+        let belongs = |frame: &&LeafFrame| frame.function.is_leaf || frame.function.is_between;
+        frames.iter().take_while(belongs).count()
+    }
+
+    /// The number of frames to the outermost one of the block layer, which calls drivers, which call
+    /// it.
+    fn requests(&self) -> usize {
+        let mut count = 0;
+        for (i, frame) in self.frames.iter().enumerate() {
+            if !frame.in_kernel || i > count + MOST_DRIVER_FRAMES {
+                break;
+            }
+            if frame.function.is_leaf {
+                count = i + 1;
+            }
+        }
+        count
+    }
+
+    /// The number of frames that are a lock: the kernel's, and then the program's.
+    fn locks(&self) -> usize {
+        let kernel = self.run();
+        let rest = &self.frames[kernel..];
+        if rest.first().is_none_or(|frame| frame.in_kernel) {
+            return kernel;
+        }
+        let Some(first) = rest.iter().position(|frame| frame.function.lock.is_some()) else {
+            return kernel;
+        };
+        let above = &rest[first + 1..];
+        let kind = match rest[first].function.lock {
+            Some(lock_functions::SEMAPHORE) => Some(1),
+            Some(WaitRule::Other(_)) => Some(0),
+            _ => None,
+        };
+        let is_lock =
+            |frame: &LeafFrame| kind.is_some_and(|kind| frame.function.is_lock_above[kind]);
+        let outer = above.iter().position(is_lock).map_or(first, |at| first + 1 + at);
+        let belongs = |frame: &&LeafFrame| {
+            let FunctionClass { lock, is_lock_wrapper, .. } = frame.function;
+            lock.is_some() || is_lock_wrapper || is_lock(frame)
+        };
+        kernel + outer + 1 + rest[outer + 1..].iter().take_while(belongs).count()
+    }
+
+    /// A location without its `count` innermost lines.
+    fn without_inner_lines(
+        &mut self,
+        profile: &mut Profile,
+        id: LocationId,
+        count: usize,
+    ) -> LocationId {
+        if count == 0 {
+            return id;
+        }
+        *self.first_frames.entry((id, count)).or_insert_with(|| {
+            let mut location = profile.locations[id.0 as usize].clone();
+            location.first_line += count as u32;
+            location.line_count -= count as u32;
+            profile.locations.push(location);
+            LocationId(profile.locations.len() as u32 - 1)
+        })
+    }
+}
+
+impl FunctionClass {
+    fn new(name: &str, leaves: LeafFrames) -> FunctionClass {
+        match leaves {
+            LeafFrames::Scheduler => FunctionClass {
+                is_leaf: functions::is_scheduler(name),
+                is_between: functions::is_preemption(name),
+                ..FunctionClass::default()
+            },
+            LeafFrames::BlockLayer => FunctionClass {
+                is_leaf: functions::is_block_layer(name),
+                ..FunctionClass::default()
+            },
+            LeafFrames::Allocator => {
+                FunctionClass { is_leaf: functions::is_allocator(name), ..FunctionClass::default() }
+            }
+            LeafFrames::Locks => FunctionClass::lock(name),
+        }
+    }
+
+    fn lock(name: &str) -> FunctionClass {
+        use LockRole::{Releases, Waits};
+        let above = |semaphore| {
+            let rule = |role| lock_functions::behind(name, role, semaphore);
+            matches!(rule(Waits).or(rule(Releases)), Some(WaitRule::Lock(_)))
+        };
+        let rule = lock_functions::find(name, Waits);
+        FunctionClass {
+            is_leaf: functions::is_scheduler(name) || functions::is_kernel_lock(name),
+            is_between: functions::is_system_call(name),
+            lock: rule.or_else(|| lock_functions::find(name, Releases)),
+            is_lock_above: [above(false), above(true)],
+            is_lock_wrapper: functions::is_lock_wrapper(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
