@@ -16,6 +16,7 @@ use crate::report::answer::{self, OutputFormat};
 use crate::report::json;
 use crate::report::terminal::Start;
 use crate::report::text::{self, LineWidth};
+use profile::Profile;
 use sys::printed;
 use view::answer::HeaderAnswer;
 use view::query::{
@@ -181,6 +182,8 @@ struct Plan {
     /// The rows of a table; the labels are the roots of a tree.
     groups: Groups,
     order: Sort,
+    /// The rows are those that are usual for the sample type.
+    has_usual_rows: bool,
     /// The subset of the labels that have to be labels of the profile.
     must_exist: Vec<String>,
 }
@@ -202,10 +205,14 @@ impl Args {
         };
         let grouping = Grouping::parse(&self.sort);
         let groups = grouping.resolved(self.filter.granularity());
+        let has_usual_rows = !self.lines
+            && self.filter.granularity.is_none()
+            && self.over.is_none()
+            && !grouping.is_grouped();
         let Grouping { order, must_exist, .. } = grouping;
         let order = if self.cum { Sort::Total } else { order };
         let source = ProfileSource::Files(files);
-        let mut plan = Plan { source, direction, groups, order, must_exist };
+        let mut plan = Plan { source, direction, groups, order, has_usual_rows, must_exist };
         let granularity = &mut plan.groups.granularity;
         if direction.is_some() && !granularity.function && self.filter.granularity.is_none() {
             *granularity = Granularity::FUNCTION;
@@ -293,6 +300,27 @@ impl Args {
     }
 }
 
+impl Args {
+    /// Adds to the query what follows from the profile: its sample type, and columns and rows of its
+    /// table.
+    fn complete(&self, plan: &Plan, query: &mut Query, profile: &Profile) -> anyhow::Result<()> {
+        let Shown::Table(table) = &mut query.shown else {
+            query.type_index = self.filter.type_index(profile)?;
+            return Ok(());
+        };
+        table.columns = self.columns.request(profile, self.filter.type_indices(profile)?)?;
+        query.type_index = match table.columns.types.first() {
+            Some(&first) => first,
+            None => self.filter.type_index(profile)?,
+        };
+        if plan.has_usual_rows {
+            table.rows = Rows::usual(profile, query.type_index);
+            query.granularity = Some(table.rows.granularity());
+        }
+        Ok(())
+    }
+}
+
 /// Runs `prof report`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = args.plan();
@@ -305,7 +333,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(start) = interactive::start(&args, &plan)? {
         return interactive::run(args, plan, start);
     }
-    let query = args.query(&plan);
+    let mut query = args.query(&plan);
     query.check().map_err(|error| usage(answer::reason(&error)))?;
     if let Some(path) = &args.output {
         let output = samples::output(path)?;
@@ -314,6 +342,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let profile = args.filter.load(&plan.source)?;
     // Kept, so that it is not freed: that takes longer, piece by piece, than the system needs for all.
+    args.complete(&plan, &mut query, &profile)?;
     let part = ManuallyDrop::new(args.filter.part(profile, &query)?);
     check_labels(&part.profile, &plan.must_exist)?;
     let mut out = printed::stdout();
@@ -324,20 +353,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn print(
     args: &Args,
-    mut query: Query,
+    query: Query,
     file: Option<String>,
     part: &Part,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let profile = &*part.profile;
-    query.type_index = match &mut query.shown {
-        Shown::Table(table) => {
-            table.columns = args.columns.request(profile, args.filter.type_indices(profile)?)?;
-            table.columns.types.first().copied()
-        }
-        _ => None,
-    }
-    .map_or_else(|| args.filter.type_index(profile), Ok)?;
     if (args.header || args.header_only) && !args.json {
         text::write_header(out, profile)?;
     }

@@ -85,7 +85,7 @@ impl Grouping {
     }
 
     /// True if a word makes rows.
-    fn is_grouped(&self) -> bool {
+    pub fn is_grouped(&self) -> bool {
         self.groups.granularity != Granularity::NONE || !self.groups.labels.is_empty()
     }
 

@@ -220,9 +220,16 @@ pub(super) fn run(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCo
         check_labels(&profile, &plan.must_exist)?;
         let mut table = match first {
             Shown::Table(table) if has_columns(&args) || !table.is_plain() => table,
-            _ => {
+            first => {
                 let type_index = args.filter.type_index(&profile)?;
-                return Ok(Opened { profile, base: None, shown: None, type_index, notes });
+                let shown = match first {
+                    Shown::Table(table) if plan.has_usual_rows => {
+                        let rows = Rows::usual(&profile, type_index);
+                        Some(Shown::Table(Table { rows, ..table }))
+                    }
+                    _ => None,
+                };
+                return Ok(Opened { profile, base: None, shown, type_index, notes });
             }
         };
         if table.over.is_some() && profile.times.is_empty() {

@@ -155,6 +155,28 @@ pub struct Table {
 }
 
 impl Table {
+    /// True for functions, also by labels.
+    pub fn are_functions(&self) -> bool {
+        match &self.kind {
+            Rows::Functions => true,
+            Rows::Groups(groups) => groups.are_functions(),
+            _ => false,
+        }
+    }
+
+    /// The values of the labels that group a row of functions.
+    pub fn labels(&self, row: usize) -> Vec<String> {
+        let group = &self.groups[self.rows[row].group as usize];
+        let text = |value: &Option<LabelValue>| match value {
+            Some(value) => label_text(&self.facts.profile, *value),
+            None => "-".to_owned(),
+        };
+        match &self.kind {
+            Rows::Groups(_) => group.iter().map(text).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The name of a row.
     pub fn name(&self, row: usize) -> Cow<'_, str> {
         let row = &self.rows[row];

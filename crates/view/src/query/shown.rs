@@ -1,8 +1,8 @@
 //! The views of a query.
 
 use super::{Column, Order, Values};
-use crate::{ColumnRequest, Direction, Granularity, Siblings, Trim};
-use profile::ThreadState;
+use crate::{ColumnRequest, Direction, Granularity, LeafFrames, Siblings, Trim};
+use profile::{Profile, ThreadState, label};
 
 /// A view, with its options.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,6 +150,11 @@ pub struct Groups {
 }
 
 impl Groups {
+    /// True for functions, by labels.
+    pub fn are_functions(&self) -> bool {
+        self.granularity == Granularity::FUNCTION
+    }
+
     fn name(&self) -> String {
         let frames = match self.granularity {
             Granularity { package: true, .. } => Some("packages"),
@@ -178,6 +183,23 @@ impl From<Groups> for Rows {
 }
 
 impl Rows {
+    /// The rows of a table that answer the question of a sample type: of wall time, what threads wait
+    /// for, by their state; of locks, who waits for which; of block I/O, who reads or writes which
+    /// device. Of other types, and without such labels, functions.
+    pub fn usual(profile: &Profile, type_index: usize) -> Rows {
+        let kind = profile.sample_types.get(type_index).map(|shown| profile.str(shown.kind));
+        let labels: &[&str] = match kind.and_then(LeafFrames::for_kind) {
+            Some(LeafFrames::Scheduler) => &[label::STATE],
+            Some(LeafFrames::Locks) => &[label::LOCK, label::KIND],
+            Some(LeafFrames::BlockLayer) => &[label::DEVICE, label::PROCESS],
+            Some(LeafFrames::Allocator) | None => &[],
+        };
+        let there = profile.labels.keys();
+        let is_there = |name: &&&str| there.iter().any(|&key| profile.str(key) == **name);
+        let labels = labels.iter().filter(is_there).map(|&name| name.to_owned()).collect();
+        Rows::from(Groups { granularity: Granularity::FUNCTION, labels })
+    }
+
     /// The parts in which equal frames agree.
     pub fn granularity(&self) -> Granularity {
         match self {
@@ -228,7 +250,8 @@ impl Table {
     /// True if it has the values of one sample type for one kind of rows, and nothing else.
     pub fn is_plain(&self) -> bool {
         let has_columns = self.has_types() || !self.columns.quotients.is_empty();
-        !has_columns && self.over.is_none() && !matches!(self.rows, Rows::Groups(_))
+        let is_kind = !matches!(&self.rows, Rows::Groups(groups) if !groups.are_functions());
+        !has_columns && self.over.is_none() && is_kind
     }
 
     /// Its columns, for this sample type if they have none of their own.

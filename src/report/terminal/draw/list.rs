@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr;
 
 use super::{fill, put};
 use crate::report::terminal::app::App;
@@ -132,7 +133,47 @@ pub(super) fn row_title(rows: &Rows) -> &str {
         Rows::Packages => "package",
         Rows::Binaries => "binary",
         Rows::Label(key) => key,
-        Rows::Groups(_) => "name",
+        Rows::Groups(_) => "function",
+    }
+}
+
+/// The columns of labels that group functions.
+struct LabelColumns<'a> {
+    keys: &'a [String],
+    widths: Vec<usize>,
+}
+
+impl LabelColumns<'_> {
+    /// Widest column, in cells.
+    const MOST_WIDTH: usize = 24;
+
+    /// The columns of a table, as wide as the rows that are shown need.
+    fn new<'a>(app: &App, table: &'a Table, area: Rect) -> LabelColumns<'a> {
+        let keys = table.kind.labels();
+        let keys = if table.are_functions() { keys } else { &[] };
+        let mut widths: Vec<usize> = keys.iter().map(|key| key.width()).collect();
+        for (i, _) in rows(app, table.rows.len(), area) {
+            let labels = table.labels(i);
+            for (width, label) in widths.iter_mut().zip(&labels) {
+                *width = (*width).max(label.width().min(LabelColumns::MOST_WIDTH));
+            }
+        }
+        LabelColumns { keys, widths }
+    }
+
+    /// Their titles, before that of the name.
+    fn titles(&self, name: &str) -> String {
+        self.row(self.keys) + name
+    }
+
+    /// The labels of a row.
+    fn row(&self, labels: &[String]) -> String {
+        let cells = labels.iter().zip(&self.widths).map(|(label, &width)| {
+            let text = shorten::middle(label, width);
+            let rest = width.saturating_sub(text.width());
+            format!("{text}{}  ", " ".repeat(rest))
+        });
+        cells.collect()
     }
 }
 
@@ -142,13 +183,14 @@ pub(super) fn draw_table(app: &App, table: &Table, area: Rect, out: &mut Buffer)
         return;
     }
     let facts = &table.facts;
-    titles(app, facts, row_title(&table.kind), area, out);
+    let labels = LabelColumns::new(app, table, area);
+    titles(app, facts, &labels.titles(row_title(&table.kind)), area, out);
     for (i, row) in rows(app, table.rows.len(), area) {
         let at = &table.rows[i];
         let values = values(facts, app.theme, at.self_value, at.total);
-        let mut name = table.name(i).into_owned();
+        let mut name = labels.row(&table.labels(i)) + &table.name(i);
         let frame = facts.frame(at.frame);
-        if table.kind == Rows::Functions && !frame.binary_name(&facts.profile).is_empty() {
+        if table.are_functions() && !frame.binary_name(&facts.profile).is_empty() {
             name += &format!("  ({})", frame.binary_name(&facts.profile));
         }
         if matches!(table.kind, Rows::Lines | Rows::Files) && app.page().cursor.left == 0 {
