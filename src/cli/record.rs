@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::examples;
 use super::output::Output;
 use super::progress::{Bars, Progress};
-use super::summary::{self, Summary, Verbosity, percent};
+use super::summary::{self, NextCommand, Summary, Verbosity, percent};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use crate::report::advice::run_time;
@@ -131,7 +131,8 @@ pub fn write<'r>(
     summary.write(&mut Stderr, verbose)?;
     if let Some(file) = file {
         let next = stays && recorded.diagnostics.samples > 0;
-        summary::written(&mut Stderr, &file, bytes, next.then_some(recorded.names))?;
+        let next = next.then(|| NextCommand::new(recorded));
+        summary::written(&mut Stderr, &file, bytes, next)?;
     }
     summary.advice(&mut Stderr, verbose)?;
     Ok(())

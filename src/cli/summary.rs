@@ -320,23 +320,51 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// Prints the profile that was written, its size, and the `next` command for one that has
-/// names, or has not.
+/// The commands that are suggested for a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextCommand {
+    /// That adds names.
+    Symbolize,
+    /// Those that show functions.
+    Report,
+    /// Those that show processes first.
+    ReportByProcess,
+}
+
+impl NextCommand {
+    /// The commands for a recording.
+    pub fn new(recorded: &Recorded) -> NextCommand {
+        let profile = &recorded.profile;
+        let view = View::new(profile, profile.default_type_index(), Granularity::NONE);
+        match view.label_values(profile::label::PROCESS).len() {
+            _ if !recorded.names => NextCommand::Symbolize,
+            0 | 1 => NextCommand::Report,
+            _ => NextCommand::ReportByProcess,
+        }
+    }
+}
+
+/// Prints the profile that was written, its size, and the `next` commands.
 pub fn written(
     err: &mut impl Write,
     path: &Path,
     bytes: u64,
-    next: Option<bool>,
+    next: Option<NextCommand>,
 ) -> io::Result<()> {
     let name = path.to_string_lossy();
     let size = bytes.div_ceil(1024);
     let arg = super::file_arg(&name);
     let (without, next) = match next {
         None => ("", String::new()),
-        Some(false) => {
+        Some(NextCommand::Symbolize) => {
             (", without names", format!("; next: prof symbolize {}", super::shell_word(&name)))
         }
-        Some(true) => ("", format!("; next: prof report{arg}, or prof flame{arg} > out.svg")),
+        Some(NextCommand::Report) => {
+            ("", format!("; next: prof report{arg}, or prof flame{arg} > out.svg"))
+        }
+        Some(NextCommand::ReportByProcess) => {
+            ("", format!("; next: prof report{arg} --sort process, or prof flame{arg} > out.svg"))
+        }
     };
     writeln!(err, "prof: wrote {name} ({size} KiB){without}{next}")
 }

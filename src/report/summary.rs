@@ -1,9 +1,11 @@
 //! Summary of a profile: type, time, size, and warnings.
 
+use std::cmp::Reverse;
+
 use super::units;
 use profile::{Diagnostics, Profile, ThreadState, ValueType, comment};
 use view::answer::{Bounded, comments, mappings};
-use view::{Shares, States, View, base_name, percent};
+use view::{LeafFrames, Shares, States, View, base_name, percent};
 
 /// Lines above every text view: type, time and total of `view`, after a warning if needed.
 pub fn lines(view: &View) -> Vec<String> {
@@ -31,7 +33,25 @@ pub fn lines(view: &View) -> Vec<String> {
     }
     out.push(total);
     out.extend(states_line(view));
+    out.extend(processes_line(view));
+    out.extend(folded_line(view));
     out
+}
+
+/// The owner of leaf frames, in a sentence.
+fn owner(frames: LeafFrames) -> &'static str {
+    match frames {
+        LeafFrames::Scheduler => "the scheduler",
+        LeafFrames::Locks => "locks",
+        LeafFrames::BlockLayer => "the block layer",
+        LeafFrames::Allocator => "allocators",
+    }
+}
+
+/// The line about leaf frames that are folded into their callers.
+fn folded_line(view: &View) -> Option<String> {
+    let frames = owner(view.folded?);
+    Some(format!("Folded: leaf frames of {frames}, into their callers (--all-frames shows them)"))
 }
 
 /// Note about frames beyond the limits of a view.
@@ -45,12 +65,41 @@ fn left_out(view: &View) -> Option<String> {
     ))
 }
 
-/// Shares of the value by state, if there are several.
+/// The processes that are named in the summary.
+const NAMED_PROCESSES: usize = 5;
+
+/// The least percentage that the summary shows, so that it is not 0.0.
+const LEAST_PERCENT: f64 = 0.05;
+
+/// Shares of the value by process, largest first, if there are several.
+fn processes_line(view: &View) -> Option<String> {
+    let processes = view.label_values(profile::label::PROCESS);
+    let all: i64 = processes.iter().fold(0, |sum, &(_, value)| sum.saturating_add(value));
+    let is_named = |(_, value): &&(String, i64)| percent(*value, all) >= LEAST_PERCENT;
+    let shown = processes.iter().take(NAMED_PROCESSES).take_while(is_named).count();
+    if processes.len() < 2 || all <= 0 {
+        return None;
+    }
+    let mut words: Vec<String> = processes[..shown]
+        .iter()
+        .map(|(name, value)| format!("{name} {:.1}%", percent(*value, all)))
+        .collect();
+    match processes.len() - shown {
+        0 => {}
+        1 => words.push("1 other".to_owned()),
+        others => words.push(format!("{others} others")),
+    }
+    Some(format!("Processes: {} (--sort process)", words.join(", ")))
+}
+
+/// Shares of the value by state, largest first, if there are several.
 fn states_line(view: &View) -> Option<String> {
     let values = States::new(view)?.values(view);
     let all: i64 = values.iter().fold(0, |sum, &v| sum.saturating_add(v));
     let names = ThreadState::ALL.map(ThreadState::name).into_iter().chain(["other"]);
-    let spent = names.zip(values).filter(|(_, value)| *value > 0);
+    let mut spent: Vec<(&str, i64)> = names.zip(values).filter(|(_, value)| *value > 0).collect();
+    spent.sort_by_key(|&(_, value)| Reverse(value));
+    let spent = spent.into_iter();
     let words: Vec<String> =
         spent.map(|(name, value)| format!("{name} {:.1}%", percent(value, all))).collect();
     (words.len() > 1).then(|| format!("States: {}", words.join(", ")))
@@ -219,6 +268,9 @@ pub fn subtitle(view: &View) -> String {
     if view.frames.expansion.left_out > 0 {
         let frames = i64::try_from(view.frames.expansion.left_out).unwrap_or(i64::MAX);
         parts.push(format!("{} inlined frames beyond the limit", units::thousands(frames)));
+    }
+    if let Some(frames) = view.folded {
+        parts.push(format!("leaf frames of {} folded", owner(frames)));
     }
     if view.kept_total != view.total {
         let percent = view.percent(view.kept_total);

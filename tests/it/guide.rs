@@ -80,8 +80,9 @@ fn is_check(line: &str) -> bool {
 
 /// The pattern of a line: any figures and addresses, any widths of spaces.
 fn pattern(line: &str) -> String {
-    // `Showing 5 of 264 rows` or `Showing 1 row`, and the number left out; any month; any states.
-    for begin in ["Showing ", "Time: ", "States: "] {
+    // `Showing 5 of 264 rows` or `Showing 1 row`, and the number left out; any month; any states and
+    // processes.
+    for begin in ["Showing ", "Time: ", "States: ", "Processes: "] {
         if line.starts_with(begin) {
             return format!("^{begin}.*$");
         }

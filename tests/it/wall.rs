@@ -81,7 +81,7 @@ fn wall_time_is_attributed_by_thread_function_and_state() {
     let out = Prof::new(&dir, "report --type wall --sort thread,state").run().ok();
     assert!(out.text().contains("sleeping"), "{}", out.text());
     // The states in total: in words above the table, in colours in the flame graph.
-    let states = |out: &str| out.lines().any(|l| l.starts_with("States: running "));
+    let states = |out: &str| out.lines().any(|l| l.starts_with("States: "));
     assert!(states(&out.text()), "{}", out.text());
     let out = Prof::new(&dir, "report --type cpu").run().ok();
     assert!(!states(&out.text()), "{}", out.text());

@@ -288,11 +288,18 @@ impl<'a> View<'a> {
     /// Values of the label `key` among the samples of the view, largest sum first, with their sums.
     pub fn label_values(&self, key: &str) -> Vec<(String, i64)> {
         let Some(key) = self.profile.strings.find(key) else { return Vec::new() };
-        let mut sums = rustc_hash::FxHashMap::default();
+        let mut by_set: Vec<Option<i64>> = vec![None; self.profile.labels.len()];
         for sample in self.samples() {
-            if let Some(value) = self.profile.labels.value(sample.labels, key) {
+            let sum = by_set[sample.labels.0 as usize].get_or_insert(0);
+            *sum = sum.saturating_add(sample.value);
+        }
+        let mut sums = rustc_hash::FxHashMap::default();
+        for (number, sum_of_set) in by_set.into_iter().enumerate() {
+            let set = LabelSetId(number as u32);
+            let Some(sum_of_set) = sum_of_set else { continue };
+            if let Some(value) = self.profile.labels.value(set, key) {
                 let sum: &mut i64 = sums.entry(value).or_default();
-                *sum = sum.saturating_add(sample.value);
+                *sum = sum.saturating_add(sum_of_set);
             }
         }
         let mut out: Vec<_> =
