@@ -12,6 +12,7 @@ use super::summary::{self, NextCommand, Summary, Verbosity, percent};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
 use crate::report::advice::run_time;
+use crate::sampler::types::show_requested;
 use crate::sampler::{self, Interrupts, Notes, Observer, Target};
 use messages::{Level, Message};
 use profile::{Cause, Diagnostics, Profile};
@@ -191,8 +192,14 @@ pub fn record(
         started: &mut print_start,
         tick: &mut |tick| progress.tick(tick),
     };
-    let recording = sampler::record(&options, types, window, &interrupts, &mut observer)?;
-    super::naming::name(recording, names, &interrupts, &progress, Some(output))
+    let mut recording = sampler::record(&options, types, window, &interrupts, &mut observer)?;
+    let requested = target.requested_types();
+    show_requested(&mut recording.aggregated.profile, requested);
+    let named = super::naming::name(recording, names, &interrupts, &progress, Some(output));
+    let mut recorded = named?;
+    // Without names, waits for work are among those for locks.
+    show_requested(&mut recorded.profile, requested);
+    Ok(recorded)
 }
 
 /// Sentences about the binaries that most samples without a name are of; without those about

@@ -328,6 +328,11 @@ impl TargetArgs {
         Ok(self.duration.or(sleep.map_err(|why| usage(format!("sleep: {why}")))?))
     }
 
+    /// The profile types that were requested by name, if no event was, in their order.
+    pub fn requested_types(&self) -> &[String] {
+        if self.event.is_empty() { &self.types } else { &[] }
+    }
+
     fn profile_types(&self) -> anyhow::Result<ProfileTypes> {
         let mut selection =
             Selection { names: self.types.clone(), options: self.type_options.clone() };

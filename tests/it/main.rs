@@ -46,6 +46,7 @@ mod inject;
 mod inject_programs;
 mod json_docs;
 mod known_answers;
+mod leaf_frames;
 mod left_behind;
 mod left_out;
 mod list;

@@ -7,6 +7,7 @@ use crate::sampler::TypeName;
 pub const REGISTERED: Registered = Registered {
     name: "cpu",
     help: "CPU time",
+    shown_first: &["cpu", "cycles"],
     values: ValuesKnown::WhileRecording,
     options: None,
     clean_up: None,

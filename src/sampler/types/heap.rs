@@ -37,6 +37,7 @@ use sys::record::Record;
 pub const REGISTERED: Registered = Registered {
     name: "heap",
     help: "Allocations, and the memory in use at the end",
+    shown_first: &["inuse_space", "alloc_space"],
     values: AT_THE_END,
     options: Some(OptionGroup {
         add: HeapOptions::augment_args,
@@ -52,6 +53,7 @@ pub const REGISTERED: Registered = Registered {
 pub const ALLOCATIONS: Registered = Registered {
     name: "alloc",
     help: "Allocations",
+    shown_first: &["alloc_space", "alloc_objects"],
     values: AT_THE_END,
     options: None,
     clean_up: None,

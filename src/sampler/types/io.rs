@@ -16,6 +16,7 @@ use sys::Error;
 pub const REGISTERED: Registered = Registered {
     name: "io",
     help: "Requests to block devices: number, latency, bytes",
+    shown_first: &["io_delay", "io_requests"],
     values: ValuesKnown::WhileRecording,
     options: None,
     clean_up: None,

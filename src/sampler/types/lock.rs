@@ -52,6 +52,7 @@ const CONTENDED: u64 = 2;
 pub const REGISTERED: Registered = Registered {
     name: "lock",
     help: "Contention: waits for locks, their number and delay",
+    shown_first: &["delay", "contentions"],
     values: ValuesKnown::WhileRecording,
     options: Some(OptionGroup {
         add: LockOptions::augment_args,

@@ -31,7 +31,7 @@ use super::{EventSpec, Target, TypeName};
 pub use collection::{EventOwner, ProfileTypes};
 use messages::Message;
 pub use options::{GivenOption, OptionGroup, Selection, TypeOptions};
-use profile::{Column, Profile};
+use profile::{Column, Profile, StrId};
 use sys::Error;
 use sys::record::{Record, Sample};
 pub use syscall_names::NamedCalls;
@@ -54,12 +54,34 @@ pub fn remove_leftovers() {
     ALL.iter().filter_map(|known| known.clean_up).for_each(|clean_up| clean_up());
 }
 
+/// Makes the first sample type of the requested profile types that has values the default of a
+/// profile. Without any, and without a request, the default stays as it is; so does that of a single
+/// profile type, if it has values.
+pub fn show_requested(profile: &mut Profile, requested: &[String]) {
+    let known = |name: &String| ALL.iter().find(|known| known.name == name);
+    let kinds = requested.iter().filter_map(known).flat_map(|known| known.shown_first);
+    let kinds: Vec<StrId> = kinds.filter_map(|kind| profile.strings.find(kind)).collect();
+    let has_values = |&kind: &StrId| {
+        let index = profile.sample_types.iter().position(|shown| shown.kind == kind);
+        index.is_some_and(|index| profile.total(index) != 0)
+    };
+    let is_default_shown = profile.total(profile.default_type_index()) != 0;
+    if requested.len() == 1 && is_default_shown {
+        return;
+    }
+    if let Some(first) = kinds.into_iter().find(has_values) {
+        profile.default_sample_type = first;
+    }
+}
+
 /// A profile type that can be selected.
 pub struct Registered {
     /// The value of `-T`.
     pub name: &'static str,
     /// A short description for `--help`.
     pub help: &'static str,
+    /// The kinds of its sample types of which the first one with values is shown first.
+    pub shown_first: &'static [&'static str],
     /// The time at which its values are known.
     pub values: ValuesKnown,
     /// Its options.

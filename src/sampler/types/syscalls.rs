@@ -17,6 +17,7 @@ use sys::record::UserStack;
 pub const REGISTERED: Registered = Registered {
     name: "syscalls",
     help: "System calls: number and time",
+    shown_first: &["syscall_time", "syscalls"],
     values: ValuesKnown::WhileRecording,
     options: None,
     clean_up: None,

@@ -24,6 +24,7 @@ use sys::record::Sample;
 const REGISTERED: Registered = Registered {
     name: "faults",
     help: "Page faults",
+    shown_first: &["faults"],
     values: ValuesKnown::WhileRecording,
     options: None,
     clean_up: None,

@@ -25,6 +25,7 @@ use sys::record::{Record, Sample};
 pub const REGISTERED: Registered = Registered {
     name: "threads",
     help: "All threads with their stacks, and where threads are created",
+    shown_first: &["threads"],
     values: ValuesKnown::AtTheEnd { lack: "takes none", instead: "prof threads" },
     options: Some(OptionGroup {
         add: ThreadsOptions::augment_args,

@@ -38,6 +38,7 @@ use sys::{Error, ThreadId};
 pub const REGISTERED: Registered = Registered {
     name: "wall",
     help: "Time of each thread on and off the CPU, by state",
+    shown_first: &["wall"],
     values: ValuesKnown::WhileRecording,
     options: Some(OptionGroup {
         add: WallOptions::augment_args,
