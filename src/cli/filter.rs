@@ -62,9 +62,9 @@ pub struct FilterArgs {
 
     /// Show all leaf frames, also those of the scheduler, block layer and allocators
     ///
-    /// They are folded into their callers otherwise: of wall time the kernel's scheduler, of lock
-    /// waits the functions of locks, of block I/O the kernel's block layer, and of memory the
-    /// functions that allocate it. Views of a single function have all frames.
+    /// Otherwise they are left out, and their callers have their values: of wall time the kernel's
+    /// scheduler, of lock waits the functions of locks, of block I/O the kernel's block layer, and of
+    /// memory the functions that allocate it. Views of a single function have all frames.
     #[arg(long, help_heading = "View")]
     pub all_frames: bool,
 

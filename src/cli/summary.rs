@@ -320,6 +320,9 @@ impl<'a> Summary<'a> {
     }
 }
 
+/// The share of one process, in percent, from which the others do not matter.
+const MOST_PERCENT: f64 = 95.0;
+
 /// The commands that are suggested for a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextCommand {
@@ -327,7 +330,7 @@ pub enum NextCommand {
     Symbolize,
     /// Those that show functions.
     Report,
-    /// Those that show processes first.
+    /// Those that show processes first: several have a part of the value.
     ReportByProcess,
 }
 
@@ -336,10 +339,15 @@ impl NextCommand {
     pub fn new(recorded: &Recorded) -> NextCommand {
         let profile = &recorded.profile;
         let view = View::new(profile, profile.default_type_index(), Granularity::NONE);
-        match view.label_values(profile::label::PROCESS).len() {
-            _ if !recorded.names => NextCommand::Symbolize,
-            0 | 1 => NextCommand::Report,
-            _ => NextCommand::ReportByProcess,
+        let processes = view.label_values(profile::label::PROCESS);
+        let busiest = processes.first().map_or(0, |&(_, value)| value);
+        let all = processes.iter().fold(0i64, |sum, &(_, value)| sum.saturating_add(value));
+        if !recorded.names {
+            NextCommand::Symbolize
+        } else if view::percent(busiest, all) >= MOST_PERCENT || all == 0 {
+            NextCommand::Report
+        } else {
+            NextCommand::ReportByProcess
         }
     }
 }

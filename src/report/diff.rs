@@ -1,5 +1,6 @@
 //! A difference of profiles as lines of text.
 
+use super::summary::folded_line;
 use super::text::{Align, TextColumn, clean, lines_of};
 use super::units;
 use sys::printed::Emphasis;
@@ -76,6 +77,7 @@ fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
     }
     out.extend(diff.renamed.as_ref().map(|renamed| clean(&renamed_line(renamed))));
     out.extend(names_lines(diff).iter().map(|line| clean(line)));
+    out.extend(diff.folded.map(folded_line));
     let total = diff.total();
     let unit = match diff.scale {
         Scale::AsRecorded if diff.before.recordings + diff.after.recordings > 2 => {

@@ -34,24 +34,24 @@ pub fn lines(view: &View) -> Vec<String> {
     out.push(total);
     out.extend(states_line(view));
     out.extend(processes_line(view));
-    out.extend(folded_line(view));
+    out.extend(view.folded.map(folded_line));
     out
 }
 
-/// The owner of leaf frames, in a sentence.
+/// What leaf frames belong to, in a sentence.
 fn owner(frames: LeafFrames) -> &'static str {
     match frames {
         LeafFrames::Scheduler => "the scheduler",
-        LeafFrames::Locks => "locks",
+        LeafFrames::Locks(_) => "locks",
         LeafFrames::BlockLayer => "the block layer",
         LeafFrames::Allocator => "allocators",
     }
 }
 
 /// The line about leaf frames that are folded into their callers.
-fn folded_line(view: &View) -> Option<String> {
-    let frames = owner(view.folded?);
-    Some(format!("Folded: leaf frames of {frames}, into their callers (--all-frames shows them)"))
+pub fn folded_line(folded: LeafFrames) -> String {
+    let frames = owner(folded);
+    format!("Left out: leaf frames of {frames}; their callers have the values (--all-frames)")
 }
 
 /// Note about frames beyond the limits of a view.
@@ -270,7 +270,7 @@ pub fn subtitle(view: &View) -> String {
         parts.push(format!("{} inlined frames beyond the limit", units::thousands(frames)));
     }
     if let Some(frames) = view.folded {
-        parts.push(format!("leaf frames of {} folded", owner(frames)));
+        parts.push(format!("without leaf frames of {}", owner(frames)));
     }
     if view.kept_total != view.total {
         let percent = view.percent(view.kept_total);

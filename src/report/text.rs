@@ -1,6 +1,5 @@
 //! Tables and call trees as text.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
@@ -27,7 +26,7 @@ pub enum LineWidth {
     /// Names are whole.
     #[default]
     Unlimited,
-    /// A terminal has so many columns; longer names are shortened.
+    /// The columns of a terminal: names are shortened for them.
     Columns(usize),
 }
 
@@ -36,14 +35,16 @@ impl LineWidth {
     const LEAST_NAME: usize = 24;
 
     /// A function's name that fits next to `taken` columns.
-    fn fitted(self, name: Cow<'_, str>, taken: usize) -> Cow<'_, str> {
-        match self {
-            LineWidth::Unlimited => name,
-            LineWidth::Columns(columns) => {
-                let room = columns.saturating_sub(taken).max(LineWidth::LEAST_NAME);
-                shorten::label(&name, room).into()
-            }
+    fn fitted(self, name: &str, taken: usize) -> String {
+        let name = clean(name);
+        let LineWidth::Columns(columns) = self else { return name };
+        let room = columns.saturating_sub(taken).max(LineWidth::LEAST_NAME);
+        if name.width() <= room {
+            return name;
         }
+        let short = shorten::label(&name, room);
+        // Wide characters take two columns.
+        if short.width() <= room { short } else { shorten::label(&name, room / 2) }
     }
 }
 
@@ -169,8 +170,7 @@ fn columns_of(view: &View, top: &Top, options: &TableOptions<'_>) -> Vec<TextCol
                 _ => String::new(),
             };
             let name = frame(r).display(view.profile);
-            let name = options.width.fitted(name, taken + place.width());
-            clean(&name) + &place
+            options.width.fitted(&name, taken + place.width()) + &place
         };
         let title = if package { "package" } else { "function" };
         columns.push(TextColumn::new(title, Align::Left, rows().map(name)));
@@ -402,8 +402,8 @@ fn write_node(
     if !binary.is_empty() && !name.starts_with(binary) {
         end += &format!("  {}", in_brackets(&clean(binary)));
     }
-    let name = line.width.fitted(name, begin.width() + end.width());
-    writeln!(out, "{begin}{}{end}", clean(&name))
+    let name = line.width.fitted(&name, begin.width() + end.width());
+    writeln!(out, "{begin}{name}{end}")
 }
 
 /// The name of a binary in brackets, which that of the kernel has already.

@@ -208,7 +208,7 @@ pub fn find(name: &str, role: LockRole) -> Option<WaitRule> {
     };
     if name.contains("::") {
         let name = plain(name, role == LockRole::Waits);
-        return paths.iter().find(|(part, _)| name.contains(part)).map(|(_, rule)| *rule);
+        return paths.iter().find(|(part, _)| has_part(&name, part)).map(|(_, rule)| *rule);
     }
     let name = bare(name);
     c.iter().find(|(start, _)| name.starts_with(start)).map(|(_, rule)| *rule)
@@ -235,6 +235,14 @@ pub fn behind(name: &str, role: LockRole, semaphore: bool) -> Option<WaitRule> {
     rules.iter().find(|(part, _)| name.contains(part)).map(|(_, rule)| *rule)
 }
 
+/// True if a name has this part; one that begins with a module of a path, as a whole: `nonce::` is no
+/// `once::`.
+fn has_part(name: &str, part: &str) -> bool {
+    let is_module = part.starts_with(|c: char| c.is_ascii_lowercase());
+    let begins = |at: usize| !name[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    name.match_indices(part).any(|(at, _)| !is_module || begins(at))
+}
+
 /// A name with paths without the arguments of its types: `<path::Type<A>>::method`, as Rust writes it,
 /// is `path::Type::method`.
 pub fn without_arguments(name: &str) -> String {
@@ -246,12 +254,18 @@ pub fn without_arguments(name: &str) -> String {
 fn plain(name: &str, leave_out: bool) -> String {
     let mut plain = String::with_capacity(name.len());
     let mut open = Vec::new();
+    // The number of those that are left out.
+    let mut left_out = 0;
     let mut before = ' ';
     for c in name.chars() {
         match c {
-            '<' => open.push(leave_out && (before.is_alphanumeric() || "_:".contains(before))),
-            '>' if before != '-' => drop(open.pop()),
-            _ if !open.contains(&true) => plain.push(c),
+            '<' => {
+                let is_argument = leave_out && (before.is_alphanumeric() || "_:".contains(before));
+                open.push(is_argument);
+                left_out += usize::from(is_argument);
+            }
+            '>' if before != '-' => left_out -= usize::from(open.pop() == Some(true)),
+            _ if left_out == 0 => plain.push(c),
             _ => {}
         }
         before = c;

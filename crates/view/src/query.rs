@@ -209,8 +209,14 @@ impl Query {
             Shown::Table(_) if self.granularity() == Granularity::NONE => true,
             _ => !self.folds_leaf_frames,
         };
-        let shown = profile.sample_types.get(self.type_index).filter(|_| !has_all_frames)?;
-        LeafFrames::for_kind(profile.str(shown.kind))
+        let folded = |index| LeafFrames::for_type(profile, index).filter(|_| !has_all_frames);
+        let leaves = folded(self.type_index)?;
+        // Those of one type would be those of the others, too.
+        let types: &[usize] = match &self.shown {
+            Shown::Table(table) => &table.columns.types,
+            _ => &[],
+        };
+        types.iter().all(|&index| folded(index) == Some(leaves)).then_some(leaves)
     }
 
     /// Fails if the view cannot have these frames or groups.

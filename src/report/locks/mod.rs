@@ -2,8 +2,8 @@
 //! others.
 //!
 //! To the kernel, waiting for a mutex and waiting for work look alike. The innermost listed
-//! function ([`view::lock_functions`]) decides; a condition variable within a virtual machine's lock counts as that
-//! lock. Waits for anything but locks are removed from the profile and counted in a comment;
+//! function ([`view::lock_functions`]) decides; a condition variable within a virtual machine's lock
+//! counts as that lock. Waits for anything but locks are removed from the profile and counted in a comment;
 //! undecided waits keep the kind `unknown`, and are classified again when more functions are named.
 
 use rustc_hash::FxHashMap;

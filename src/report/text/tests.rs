@@ -126,7 +126,8 @@ fn a_call_tree_has_a_line_for_each_branch() {
 #[test]
 fn names_are_shortened_where_a_terminal_has_no_room() {
     let mut builder = Builder::new(&[("samples", "count")]);
-    let long = "std::vector<std::pair<int, std::string>, std::allocator<int>>::emplace_back_default";
+    let long =
+        "std::vector<std::pair<int, std::string>, std::allocator<int>>::emplace_back_default";
     let main = mapping(&mut builder, "/usr/bin/app", 0x1000);
     let [leaf, root] = [(long, 0x1000), ("main", 0x1001)].map(|(name, address)| {
         functions_at(&mut builder, Some(main), address, &[(name, "a.cc", 3)])

@@ -34,7 +34,8 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// The number of columns of the terminal that standard output is, if it is one and knows it.
+/// The number of columns of the terminal on standard output; `None` without a terminal, or if it
+/// does not report its size.
 pub fn stdout_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{List, Members, TypeAnswer, VERSION, known, known_text};
 use crate::{
     Change, Diff, DiffBox, DiffBoxes, DiffContent, DiffFrame, DiffName, DiffRow, Direction,
-    Granularity, Scale, Side,
+    Granularity, LeafFrames, Scale, Side,
 };
 
 /// What differences are about.
@@ -25,6 +25,8 @@ pub struct DiffHead<'a> {
     pub after: SideAnswer<'a>,
     /// The main binaries that are compared as one.
     pub renamed: Option<RenamedAnswer<'a>>,
+    /// As of [`Head::leaf_frames_left_out`](super::Head::leaf_frames_left_out).
+    pub leaf_frames_left_out: Option<&'static str>,
 }
 
 /// A side of a difference.
@@ -83,6 +85,7 @@ impl<'a> DiffHead<'a> {
             before: side(&diff.before, &files[0]),
             after: side(&diff.after, &files[1]),
             renamed: renamed.map(|n| RenamedAnswer { before: &n.before, after: &n.after }),
+            leaf_frames_left_out: diff.folded.map(LeafFrames::name),
         }
     }
 }

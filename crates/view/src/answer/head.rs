@@ -42,9 +42,9 @@ pub struct Head<'a> {
     pub kept: i64,
     /// The values that are not 0, by the state of threads; `None` if no sample has a state.
     pub states: Option<Members<i64>>,
-    /// The owner of the leaf frames that are folded into their callers: `scheduler`, `locks`, `block
-    /// layer` or `allocator`; `None` if none are.
-    pub folded: Option<&'static str>,
+    /// The leaf frames that are left out, whose values are those of their callers: `scheduler`,
+    /// `locks`, `block layer` or `allocator`; `None` if all are there.
+    pub leaf_frames_left_out: Option<&'static str>,
     /// Path of the main binary.
     pub main: Option<&'a str>,
     /// Begin of the recording, in nanoseconds since 1970.
@@ -80,7 +80,7 @@ impl<'a> Head<'a> {
             total: view.total,
             kept: view.kept_total,
             states: States::new(view).map(|states| by_state(states.values(view))),
-            folded: view.folded.map(LeafFrames::name),
+            leaf_frames_left_out: view.folded.map(LeafFrames::name),
             main: known_text(main),
             time_nanos: known(profile.time_nanos),
             duration_nanos: known(profile.duration_nanos),

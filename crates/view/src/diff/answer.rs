@@ -86,6 +86,7 @@ pub fn compare(
     };
     let (before, after) = views.split_at(compared.before.len());
     let mut diff = Diff::new(before, after, &options);
+    diff.folded = compared.before.iter().chain(&compared.after).find_map(|part| part.folded);
     if cancel.is_canceled() {
         return Err(QueryError::Canceled);
     }

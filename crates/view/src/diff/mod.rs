@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::{Sort, View, quality};
+use crate::{LeafFrames, Sort, View, quality};
 use cells::Cells;
 use names::NameTable;
 use profile::Profile;
@@ -158,6 +158,8 @@ pub struct Diff {
     pub tests: usize,
     /// The main binaries that are compared as one.
     pub renamed: Option<Renamed>,
+    /// The leaf frames that were folded into their callers.
+    pub folded: Option<LeafFrames>,
     /// Other binaries of which functions are compared by name.
     pub by_name: Vec<ByName>,
     /// Names of functions that are gone in one binary and new in another.

@@ -3,13 +3,16 @@
 use profile::{LocationId, Profile, StrId};
 use rustc_hash::FxHashMap;
 
-use super::{LeafFrames, functions};
+use super::{LeafFrames, allocators, functions};
 use crate::filter::edit;
 use crate::lock_functions::{self, LockRole, WaitRule};
 use crate::{Cancel, is_kernel};
 
 /// The innermost frames of a stack that are looked at.
 const DEPTH: usize = 48;
+
+/// Most frames from a condition variable or a semaphore to the lock that is made of it.
+const MOST_FRAMES_OF_LOCK: usize = 4;
 
 /// Most functions of drivers between two functions of the block layer.
 const MOST_DRIVER_FRAMES: usize = 4;
@@ -40,9 +43,7 @@ pub fn fold_leaf_frames(profile: &mut Profile, leaves: LeafFrames, cancel: &Canc
             None => out.extend_from_slice(stack),
         }
     });
-    if has_any {
-        edit::add_up(profile);
-    }
+    // Equal samples are not added up: their number is what confidence is computed from.
     has_any
 }
 
@@ -68,17 +69,20 @@ struct LeafFrame {
 /// What a function is to the leaf frames of a sample type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FunctionClass {
-    /// It is one of them, in the kernel for [`LeafFrames::Scheduler`], [`LeafFrames::Locks`] and
-    /// [`LeafFrames::BlockLayer`].
+    /// It is one of them, in the kernel for all but [`LeafFrames::Allocator`].
     is_leaf: bool,
-    /// It belongs to them in the kernel, if it is above one of them.
+    /// It belongs to them in the kernel, if one of them is below it.
     is_between: bool,
+    /// A stack of them may end in it.
+    is_innermost: bool,
     /// In a program: the object that it waits for or releases.
     lock: Option<WaitRule>,
     /// In a program: it is a lock if it is above a condition variable; above a semaphore.
     is_lock_above: [bool; 2],
     /// In a program: it is a lock's method.
     is_lock_wrapper: bool,
+    /// In a program: it makes a system call for a lock.
+    is_below_lock: bool,
 }
 
 struct Folding {
@@ -96,12 +100,12 @@ struct Folding {
 impl Folding {
     /// The innermost frame that remains, if others do not.
     fn first_kept(&mut self, profile: &Profile, stack: &[LocationId]) -> Option<Place> {
-        let is_whole = self.look_at(profile, stack);
+        let is_whole = self.look_at(profile, stack, self.leaves)?;
         let frames = &self.frames;
         let mut count = match self.leaves {
             LeafFrames::Scheduler | LeafFrames::Allocator => self.run(),
             LeafFrames::BlockLayer => self.requests(),
-            LeafFrames::Locks => self.locks(),
+            LeafFrames::Locks(_) => self.locks(),
         };
         if is_whole {
             count = count.min(frames.len().saturating_sub(1));
@@ -112,8 +116,15 @@ impl Folding {
         (count > 0).then(|| frames[count].place)
     }
 
-    /// Takes in the innermost frames of a stack. True if these are all.
-    fn look_at(&mut self, profile: &Profile, stack: &[LocationId]) -> bool {
+    /// Takes in the innermost frames of a stack, as many as matter. True if these are all; `None` if
+    /// nothing is to be folded.
+    fn look_at(
+        &mut self,
+        profile: &Profile,
+        stack: &[LocationId],
+        leaves: LeafFrames,
+    ) -> Option<bool> {
+        let is_run = matches!(leaves, LeafFrames::Scheduler | LeafFrames::Allocator);
         self.frames.clear();
         for (location, &id) in stack.iter().enumerate() {
             let at = &profile.locations[id.0 as usize];
@@ -122,7 +133,7 @@ impl Folding {
             let lines = profile.lines_of(id);
             for line in 0..lines.len().max(1) {
                 if self.frames.len() == DEPTH {
-                    return false;
+                    return Some(false);
                 }
                 let function = match lines.get(line) {
                     Some(line) => self.class(profile, line.function, in_kernel),
@@ -131,9 +142,18 @@ impl Folding {
                 let place = Place { location, line };
                 let is_truncation = lines.len() == 1 && profile.truncation_of(id).is_some();
                 self.frames.push(LeafFrame { place, in_kernel, function, is_truncation });
+                match (is_run, self.frames.len()) {
+                    (true, 1) if !function.is_innermost => return None,
+                    // The first that remains, which may be truncated.
+                    (true, _) if !function.belongs() => {
+                        let is_last = location + 1 == stack.len() && line + 1 >= lines.len();
+                        return Some(is_last);
+                    }
+                    _ => {}
+                }
             }
         }
-        true
+        Some(true)
     }
 
     fn class(
@@ -151,18 +171,17 @@ impl Folding {
         if in_kernel || leaves == LeafFrames::Allocator {
             class
         } else {
-            FunctionClass { is_leaf: false, is_between: false, ..class }
+            FunctionClass { is_leaf: false, is_between: false, is_innermost: false, ..class }
         }
     }
 
     /// The number of leaf frames, one after the other.
     fn run(&self) -> usize {
         let frames = &self.frames;
-        if !frames.first().is_some_and(|frame| frame.function.is_leaf) {
+        if !frames.first().is_some_and(|frame| frame.function.is_innermost) {
             return 0;
         }
-        let belongs = |frame: &&LeafFrame| frame.function.is_leaf || frame.function.is_between;
-        frames.iter().take_while(belongs).count()
+        frames.iter().take_while(|frame| frame.function.belongs()).count()
     }
 
     /// The number of frames to the outermost one of the block layer, which calls drivers, which call
@@ -177,31 +196,40 @@ impl Folding {
                 count = i + 1;
             }
         }
-        count
+        // A thread that goes to sleep issues the requests that it has collected.
+        let sleeps = self.frames[count..].iter().take_while(|frame| frame.function.is_between);
+        if count == 0 { 0 } else { count + sleeps.count() }
     }
 
     /// The number of frames that are a lock: the kernel's, and then the program's.
     fn locks(&self) -> usize {
         let kernel = self.run();
         let rest = &self.frames[kernel..];
-        if rest.first().is_none_or(|frame| frame.in_kernel) {
-            return kernel;
-        }
-        let Some(first) = rest.iter().position(|frame| frame.function.lock.is_some()) else {
+        let below =
+            rest.iter().take_while(|frame| frame.function.is_below_lock && !frame.in_kernel);
+        let first = below.count();
+        let Some(FunctionClass { lock: Some(rule), .. }) =
+            rest.get(first).filter(|frame| !frame.in_kernel).map(|frame| frame.function)
+        else {
             return kernel;
         };
-        let above = &rest[first + 1..];
-        let kind = match rest[first].function.lock {
-            Some(lock_functions::SEMAPHORE) => Some(1),
-            Some(WaitRule::Other(_)) => Some(0),
-            _ => None,
+        let kind = match rule {
+            lock_functions::SEMAPHORE => Some(1),
+            WaitRule::Other(_) => Some(0),
+            WaitRule::Lock(_) => None,
         };
         let is_lock =
             |frame: &LeafFrame| kind.is_some_and(|kind| frame.function.is_lock_above[kind]);
-        let outer = above.iter().position(is_lock).map_or(first, |at| first + 1 + at);
+        let above = rest[first + 1..].iter().take(MOST_FRAMES_OF_LOCK);
+        let outer = match (above.clone().position(is_lock), rule) {
+            (Some(at), _) => first + 1 + at,
+            (None, WaitRule::Lock(_)) => first,
+            // It waits for something else.
+            (None, WaitRule::Other(_)) => return kernel,
+        };
         let belongs = |frame: &&LeafFrame| {
             let FunctionClass { lock, is_lock_wrapper, .. } = frame.function;
-            lock.is_some() || is_lock_wrapper || is_lock(frame)
+            matches!(lock, Some(WaitRule::Lock(_))) || is_lock_wrapper || is_lock(frame)
         };
         kernel + outer + 1 + rest[outer + 1..].iter().take_while(belongs).count()
     }
@@ -232,33 +260,42 @@ impl FunctionClass {
             LeafFrames::Scheduler => FunctionClass {
                 is_leaf: functions::is_scheduler(name),
                 is_between: functions::is_preemption(name),
+                is_innermost: functions::is_sleep(name),
                 ..FunctionClass::default()
             },
             LeafFrames::BlockLayer => FunctionClass {
                 is_leaf: functions::is_block_layer(name),
+                is_between: functions::is_scheduler(name),
                 ..FunctionClass::default()
             },
             LeafFrames::Allocator => {
-                FunctionClass { is_leaf: functions::is_allocator(name), ..FunctionClass::default() }
+                let is_leaf = allocators::is_allocator(name);
+                FunctionClass { is_leaf, is_innermost: is_leaf, ..FunctionClass::default() }
             }
-            LeafFrames::Locks => FunctionClass::lock(name),
+            LeafFrames::Locks(role) => FunctionClass::lock(name, role),
         }
     }
 
-    fn lock(name: &str) -> FunctionClass {
-        use LockRole::{Releases, Waits};
+    fn lock(name: &str, role: LockRole) -> FunctionClass {
         let above = |semaphore| {
-            let rule = |role| lock_functions::behind(name, role, semaphore);
-            matches!(rule(Waits).or(rule(Releases)), Some(WaitRule::Lock(_)))
+            let rule = lock_functions::behind(name, role, semaphore);
+            matches!(rule, Some(WaitRule::Lock(_)))
         };
-        let rule = lock_functions::find(name, Waits);
+        let is_leaf = functions::is_scheduler(name) || functions::is_kernel_lock(name);
         FunctionClass {
-            is_leaf: functions::is_scheduler(name) || functions::is_kernel_lock(name),
+            is_leaf,
             is_between: functions::is_system_call(name),
-            lock: rule.or_else(|| lock_functions::find(name, Releases)),
+            is_innermost: is_leaf,
+            lock: lock_functions::find(name, role),
             is_lock_above: [above(false), above(true)],
             is_lock_wrapper: functions::is_lock_wrapper(name),
+            is_below_lock: functions::is_below_lock(name),
         }
+    }
+
+    /// True if it is folded where those below it are.
+    fn belongs(self) -> bool {
+        self.is_leaf || self.is_between
     }
 }
 

@@ -5,11 +5,13 @@ use crate::lock_functions::without_arguments;
 
 /// The kernel's scheduling functions, without leading underscores: those that the kernel itself skips
 /// to find where a thread waits (`/proc/PID/wchan`), which lie between `__sched_text_start` and
-/// `__sched_text_end`.
+/// `__sched_text_end`; and those of poll(2) and of wait queues that only call them.
 const SCHEDULER: &[&str] = &[
     "schedule_",
     "preempt_schedule",
     "io_schedule",
+    "arm64_preempt_schedule",
+    "sched_submit_work",
     "poll_schedule_timeout",
     "cond_resched",
     "console_conditional_schedule",
@@ -33,7 +35,6 @@ const SCHEDULER: &[&str] = &[
     "percpu_down",
     "percpu_rwsem",
     "down_",
-    "up_",
     "task_blocks_on_rt_mutex",
     "try_to_take_rt_mutex",
     "remove_waiter",
@@ -43,9 +44,26 @@ const SCHEDULER: &[&str] = &[
 /// The same, of which nothing else may follow the name.
 const SCHEDULER_EXACTLY: &[&str] = &["schedule", "down", "up"];
 
-/// Functions between a scheduling function and the code that an interrupt or a system call preempts.
+/// The scheduling functions in which waits begin.
+const SLEEP: &[&str] = &[
+    "schedule_",
+    "preempt_schedule",
+    "arm64_preempt_schedule",
+    "io_schedule",
+    "poll_schedule_timeout",
+    "wait_woken",
+];
+
+/// Functions between a scheduling function and the code that an interrupt or a system call preempts,
+/// on x86-64 and AArch64, from Linux 4.14 on.
 const PREEMPTION: &[&str] = &[
     "exit_to_user_mode",
+    "exit_to_usermode_loop",
+    "prepare_exit_to_usermode",
+    "syscall_exit_work",
+    "do_notify_resume",
+    "ret_to_user",
+    "work_pending",
     "irqentry_exit",
     "syscall_exit_to_user_mode",
     "raw_irqentry_exit_cond_resched",
@@ -55,7 +73,11 @@ const PREEMPTION: &[&str] = &[
     "common_interrupt",
     "asm_exc_",
     "exc_page_fault",
+    "el0_irq",
+    "el0_da",
+    "el0_ia",
     "el0_interrupt",
+    "el1_irq",
     "el1_interrupt",
     "el0t_64_irq",
     "el1h_64_irq",
@@ -67,6 +89,11 @@ const SYSTEM_CALL: &[&str] = &[
     "entry_SYSCALL_64",
     "x64_sys_call",
     "entry_SYSENTER",
+    "entry_INT80",
+    "do_fast_syscall_32",
+    "do_SYSENTER_32",
+    "do_int80",
+    "ia32_sys_call",
     "do_el0_svc",
     "el0_svc",
     "el0t_64_sync",
@@ -128,6 +155,12 @@ pub(super) fn is_scheduler(name: &str) -> bool {
     SCHEDULER_EXACTLY.contains(&name) || starts(name, SCHEDULER)
 }
 
+/// True for the function of the kernel's scheduler that a thread calls to wait.
+pub(super) fn is_sleep(name: &str) -> bool {
+    let name = kernel_name(name);
+    name == "schedule" || starts(name, SLEEP)
+}
+
 /// True for a function of the kernel between the scheduler and the code that was preempted.
 pub(super) fn is_preemption(name: &str) -> bool {
     let name = kernel_name(name);
@@ -155,7 +188,12 @@ fn kernel_name(name: &str) -> &str {
     name.split_once('.').map_or(name, |(name, _)| name)
 }
 
-fn starts(name: &str, starts: &[&str]) -> bool {
+/// True for a function that makes a system call for a lock, or parks a thread for one.
+pub(super) fn is_below_lock(name: &str) -> bool {
+    ["futex", "syscall", "park", "Park"].iter().any(|part| name.contains(part))
+}
+
+pub(super) fn starts(name: &str, starts: &[&str]) -> bool {
     starts.iter().any(|start| name.starts_with(start))
 }
 
@@ -164,6 +202,10 @@ fn starts(name: &str, starts: &[&str]) -> bool {
 const LOCK_METHODS: &[&str] = &[
     "Mutex::lock",
     "Mutex::Lock",
+    "boost::mutex::",
+    "boost::unique_lock::",
+    "boost::lock_guard::",
+    "Monitor::lock",
     "MutexLock",
     "RwLock::read",
     "RwLock::write",
@@ -194,7 +236,18 @@ const LOCK_METHODS: &[&str] = &[
 ];
 
 /// C functions of locks above those of [`lock_functions`](crate::lock_functions).
-const LOCK_WRAPPERS: &[&str] = &["gthread_", "uv_mutex_", "uv_rwlock_", "uv_sem_", "mtx_lock"];
+const LOCK_WRAPPERS: &[&str] = &[
+    "gthread_",
+    "uv_mutex_",
+    "uv_rwlock_",
+    "uv_sem_",
+    "mtx_lock",
+    // PostgreSQL.
+    "PGSemaphoreLock",
+    "LWLockAcquire",
+    "LWLockQueue",
+    "LWLockWait",
+];
 
 /// True for a function that is a lock's method, or wraps one.
 pub(super) fn is_lock_wrapper(name: &str) -> bool {
@@ -203,136 +256,6 @@ pub(super) fn is_lock_wrapper(name: &str) -> bool {
         return LOCK_METHODS.iter().any(|part| name.contains(part));
     }
     starts(name.trim_start_matches('_'), LOCK_WRAPPERS)
-}
-
-/// Names of C functions that allocate, or parts of such names: `xmalloc`, `ngx_pcalloc`,
-/// `sqlite3_realloc64`, `PyObject_Malloc`.
-const ALLOCATING_PARTS: &[&str] = &[
-    "malloc", "calloc", "realloc", "zalloc", "palloc", "valloc", "memalign", "Malloc", "Calloc",
-    "Realloc", "MALLOC",
-];
-
-/// C functions that allocate, by the start of the name without leading underscores.
-const ALLOCATING: &[&str] = &[
-    "aligned_alloc",
-    "strdup",
-    "strndup",
-    "wcsdup",
-    "mmap",
-    "mremap",
-    "brk",
-    "sbrk",
-    "libc_alloc",
-    "sysmalloc",
-    "int_memalign",
-    "new_heap",
-    "arena_get",
-    "tcache_init",
-    "je_",
-    "jemalloc",
-    "tc_new",
-    "mi_new",
-    "mi_heap_",
-    "rust_alloc",
-    "rust_realloc",
-    "rdl_alloc",
-    "rdl_realloc",
-    "rg_alloc",
-    "rg_realloc",
-    "Znwm",
-    "Znam",
-    "ZnwmS",
-    "g_slice_alloc",
-    "g_slice_copy",
-    "g_strdup",
-    "g_strndup",
-    "g_memdup",
-    "emalloc",
-    "estrdup",
-    "estrndup",
-    "ecalloc",
-    "erealloc",
-    "zend_mm_",
-    "apr_palloc",
-    "AllocSet",
-    "GenerationAlloc",
-    "SlabAlloc",
-    "MemoryContext",
-    "new_arena",
-    "arena_map",
-    "allocate_from_new_pool",
-    "PyObject_ArenaMmap",
-    "PyObject_ArenaAlloc",
-    "PyMem_",
-    "xstrdup",
-    "pstrdup",
-    "objspace_x",
-    "rb_xmalloc",
-];
-
-/// Functions with paths in their names that allocate, by the start of the name without type
-/// arguments.
-const ALLOCATING_PATHS: &[&str] = &[
-    "operator new",
-    "std::allocator::",
-    "std::allocator_traits::",
-    "std::__new_allocator::",
-    "__gnu_cxx::new_allocator::",
-    "__gnu_cxx::__alloc_traits::",
-    "std::__1::allocator",
-    "std::__1::__libcpp_allocate",
-    "std::__1::__libcpp_operator_new",
-    "std::__1::__allocate_at_least",
-    "std::__allocate_guarded",
-    "tcmalloc::",
-    "alloc::alloc::",
-    "alloc::raw_vec::",
-    "std::alloc::",
-    "std::sys::alloc::",
-    "std::sys::pal::unix::alloc::",
-    "core::alloc::",
-    "hashbrown::raw::alloc::",
-    "__rustc::__rust_",
-    "__rustc::__rdl_",
-    "__rustc::__rg_",
-];
-
-/// True for a function of a memory allocator, or one that wraps it.
-pub(super) fn is_allocator(name: &str) -> bool {
-    if name.starts_with("operator new") {
-        return true;
-    }
-    if !name.contains("::") {
-        // Its parameters, if it has any, are no part of the name.
-        let name = name.split_once('(').map_or(name, |(name, _)| name);
-        let is_plain = !name.contains(['.', '/', ' ', '<']) || name.contains(".part.");
-        let is_listed = starts(name.trim_start_matches('_'), ALLOCATING);
-        return is_plain && (is_listed || ALLOCATING_PARTS.iter().any(|part| name.contains(part)));
-    }
-    let name = path(name);
-    starts(&name, ALLOCATING_PATHS) || is_storage_of_container(&name)
-}
-
-/// The path of a function without types and parameters: `T std::f<T>(T)` → `std::f`; of
-/// `<A as B>::f`, as Rust writes it, `A`.
-fn path(name: &str) -> String {
-    let name = without_arguments(without_parameters(name));
-    let name = name.split_once(" as ").map_or(&*name, |(implementor, _)| implementor);
-    name.rsplit(' ').next().unwrap_or_default().to_owned()
-}
-
-/// True for a method in which containers of libstdc++ allocate: `std::vector::_M_realloc_insert`.
-fn is_storage_of_container(name: &str) -> bool {
-    const METHODS: &[&str] = &[
-        "_M_allocate",
-        "_M_create",
-        "_M_get_node",
-        "_M_realloc",
-        "_S_allocate",
-        "_M_new_elements",
-    ];
-    let method = name.rsplit("::").next().unwrap_or_default();
-    name.contains("std::") && starts(method, METHODS)
 }
 
 #[cfg(test)]

@@ -187,10 +187,9 @@ impl Rows {
     /// for, by their state; of locks, who waits for which; of block I/O, who reads or writes which
     /// device. Of other types, and without such labels, functions.
     pub fn usual(profile: &Profile, type_index: usize) -> Rows {
-        let kind = profile.sample_types.get(type_index).map(|shown| profile.str(shown.kind));
-        let labels: &[&str] = match kind.and_then(LeafFrames::for_kind) {
+        let labels: &[&str] = match LeafFrames::for_type(profile, type_index) {
             Some(LeafFrames::Scheduler) => &[label::STATE],
-            Some(LeafFrames::Locks) => &[label::LOCK, label::KIND],
+            Some(LeafFrames::Locks(_)) => &[label::LOCK, label::KIND],
             Some(LeafFrames::BlockLayer) => &[label::DEVICE, label::PROCESS],
             Some(LeafFrames::Allocator) | None => &[],
         };

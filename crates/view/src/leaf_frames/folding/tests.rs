@@ -1,8 +1,8 @@
 use super::*;
-use crate::query::{Query, Shown};
+use crate::query::{self, Order, Query, Rows, Shown, Table};
 use crate::testing::{functions as location, mapping};
 use crate::{Part, answer};
-use profile::{Builder, Column, LabelSetId, MappingId, Truncation};
+use profile::{Builder, Column, Label, LabelSetId, LabelValue, MappingId, Truncation};
 use std::sync::Arc;
 
 /// A profile of one sample type, with stacks of `k:` kernel functions and others, leaf first. A `+`
@@ -40,12 +40,23 @@ impl Stacks {
     }
 }
 
+/// The leaf frames of a sample type of this kind.
+fn leaf_frames(kind: &str) -> LeafFrames {
+    match kind {
+        "wall" => LeafFrames::Scheduler,
+        "contentions" | "delay" => LeafFrames::Locks(LockRole::Waits),
+        "holder_delay" => LeafFrames::Locks(LockRole::Releases),
+        "io_delay" | "io_bytes" => LeafFrames::BlockLayer,
+        _ => LeafFrames::Allocator,
+    }
+}
+
 /// The functions of a stack of a sample type after folding, leaf first.
 fn folded(kind: &str, stack: &[&str]) -> Vec<String> {
     let mut stacks = Stacks::new(kind);
     stacks.add(stack);
     let mut profile = stacks.builder.finish(None);
-    let leaves = LeafFrames::for_kind(kind).unwrap();
+    let leaves = leaf_frames(kind);
     fold_leaf_frames(&mut profile, leaves, &Cancel::default());
     names(&profile, 0)
 }
@@ -73,9 +84,15 @@ fn a_wait_belongs_to_the_function_that_waits() {
     // Inlined functions of one address.
     let inlined = ["k:__schedule + schedule", "k:schedule_timeout + pipe_wait", "main"];
     assert_eq!(folded("wall", &inlined), ["pipe_wait", "main"]);
+    let interrupted = ["k:__schedule", "k:schedule", "k:do_notify_resume", "k:el0t_64_irq", "work"];
+    assert_eq!(folded("wall", &interrupted), ["work"]);
     // The scheduler's own time is that of the scheduler, and so is that of a program's function with
-    // such a name.
-    for stack in [["k:update_curr", "k:schedule", "main"], ["schedule", "yield", "main"]] {
+    // such a name, and of one that takes a lock while it runs.
+    for stack in [
+        ["k:update_curr", "k:schedule", "main"],
+        ["schedule", "yield", "main"],
+        ["k:mutex_lock", "k:ext4_sync", "main"],
+    ] {
         assert_eq!(folded("wall", &stack), stack.map(|name| name.trim_start_matches("k:")));
     }
 }
@@ -103,8 +120,15 @@ fn a_lock_belongs_to_its_caller() {
     assert_eq!(within(&gil), ["PyEval_RestoreThread"]);
     let python = ["do_futex_wait", "__new_sem_wait_slow64", "PyThread_acquire_lock_timed", "lock"];
     assert_eq!(within(&python), ["lock"]);
-    // Nothing on the stack decides.
-    assert_eq!(within(&["syscall", "park", "main"]), ["syscall", "park", "main"]);
+    // Nothing on the stack decides, and no lock further out does.
+    for stack in [
+        ["syscall", "my_lock", "insert", "main._omp_fn.0", "gomp_thread_start"],
+        ["syscall", "my_lock", "load", "std::sync::once::Once::call_once", "main"],
+        ["futex_wait", "crypto::nonce::Sequence::advance", "seal", "run", "main"],
+        ["pthread_cond_wait", "wait_for_work", "a", "b", "main"],
+    ] {
+        assert_eq!(within(&stack), stack);
+    }
     // A lock of the kernel.
     let rwsem =
         ["k:__schedule", "k:rwsem_down_read_slowpath", "k:down_read", "k:do_user_addr_fault"];
@@ -126,6 +150,18 @@ fn a_request_belongs_to_the_caller_of_the_block_layer() {
         "fsync",
     ];
     assert_eq!(folded("io_delay", &write), ["ext4_do_writepages", "fsync"]);
+    // A thread that goes to sleep issues what it has collected.
+    let sleeping = [
+        "k:blk_mq_start_request",
+        "k:__blk_flush_plug",
+        "k:schedule",
+        "k:io_schedule",
+        "k:bit_wait_io",
+        "k:__wait_on_bit",
+        "k:jbd2_journal_commit_transaction",
+        "k:kthread",
+    ];
+    assert_eq!(folded("io_delay", &sleeping)[0], "jbd2_journal_commit_transaction");
     // A file on a file system in a file.
     let nested =
         ["k:blk_mq_submit_bio", "k:ext4_read", "k:vfs_read", "k:f", "k:g", "k:h", "k:bio_x"];
@@ -156,6 +192,66 @@ fn a_location_loses_functions_only_where_it_is_a_leaf() {
     assert!(fold_leaf_frames(&mut profile, LeafFrames::Allocator, &Cancel::default()));
     assert_eq!(names(&profile, 0), ["grow", "main"]);
     assert_eq!(names(&profile, 1), ["parse", "xmalloc", "grow", "main"]);
+}
+
+/// The number of samples is what confidence is computed from.
+#[test]
+fn samples_stay_apart() {
+    let mut stacks = Stacks::new("alloc_space");
+    let [malloc, calloc, main] = ["malloc", "calloc", "main"].map(|name| stacks.location(name));
+    for leaf in [malloc, calloc] {
+        stacks.builder.add(&[leaf, main], LabelSetId::EMPTY, 0, &[(Column(0), 1)]);
+    }
+    let mut profile = stacks.builder.finish(None);
+    assert!(fold_leaf_frames(&mut profile, LeafFrames::Allocator, &Cancel::default()));
+    assert_eq!((profile.samples.len(), names(&profile, 1)), (2, vec!["main".to_owned()]));
+}
+
+/// Go's profiles of contention have the same kinds, and no labels of locks.
+#[test]
+fn locks_are_those_of_profiles_that_name_them() {
+    let stack = ["runtime.unlock", "runtime.chansend", "main.main"];
+    let profile = |key: &str| {
+        let mut stacks = Stacks::new("delay");
+        let locations: Vec<LocationId> = stack.iter().map(|name| stacks.location(name)).collect();
+        let strings = &mut stacks.builder.profile.strings;
+        let (key, value) = (strings.intern(key), LabelValue::Str(strings.intern("0x1")));
+        let labels = stacks.builder.profile.labels.intern(&[Label { key, value }]);
+        stacks.builder.add(&locations, labels, 0, &[(Column(0), 1)]);
+        stacks.builder.finish(None)
+    };
+    let waits = LeafFrames::Locks(LockRole::Waits);
+    assert_eq!(LeafFrames::for_type(&profile("lock"), 0), Some(waits));
+    assert_eq!(LeafFrames::for_type(&profile("bytes"), 0), None);
+    assert_eq!(LeafFrames::for_type(&profile("lock"), 1), None);
+}
+
+/// Names of a file are hostile.
+#[test]
+fn a_name_takes_a_time_in_proportion_to_its_length() {
+    let name = format!("a::-{}{}", "<".repeat(2_000_000), "a".repeat(2_000_000));
+    for kind in ["alloc_space", "delay"] {
+        assert_eq!(folded(kind, &[&name, "main"]).len(), 2);
+    }
+}
+
+#[test]
+fn values_of_several_types_fold_what_all_of_them_fold() {
+    let mut builder =
+        Builder::new(&[("alloc_space", "bytes"), ("alloc_objects", "count"), ("cpu", "")]);
+    let [malloc, main] = ["malloc", "main"].map(|name| builder.named_location(name));
+    let values = [(Column(0), 8), (Column(1), 1), (Column(2), 5)];
+    builder.add(&[malloc, main], LabelSetId::EMPTY, 0, &values);
+    let profile = Arc::new(builder.finish(None));
+    let folded = |types: &[usize]| {
+        let mut table = Table::new(Rows::Functions, Order::by(query::Column::SelfValue));
+        table.columns.types = types.to_vec();
+        let query = Query { type_index: types[0], ..Query::new(Shown::Table(table)) };
+        Part::new(profile.clone(), &query, &Cancel::default()).unwrap().folded
+    };
+    assert_eq!(folded(&[0, 1]), Some(LeafFrames::Allocator));
+    assert_eq!(folded(&[0, 2]), None);
+    assert_eq!(folded(&[2, 0]), None);
 }
 
 #[test]

@@ -45,72 +45,6 @@ fn the_functions_that_the_kernel_skips_are_the_schedulers() {
 }
 
 #[test]
-fn allocators_are_known_in_each_language() {
-    for name in [
-        "malloc",
-        "__libc_malloc",
-        "__GI___libc_malloc",
-        "_int_malloc",
-        "calloc",
-        "posix_memalign",
-        "strdup",
-        "operator new(unsigned long)",
-        "operator new[](unsigned long, std::align_val_t)",
-        "zmalloc_usable",
-        "ztrycalloc_usable_internal",
-        "_PyMem_RawMalloc",
-        "PyObject_Malloc",
-        "_PyObject_Malloc",
-        "g_malloc0",
-        "g_slice_alloc",
-        "ngx_pcalloc",
-        "sqlite3_realloc64",
-        "AllocSetAlloc",
-        "MemoryContextAllocZero",
-        "palloc0",
-        "je_mallocx",
-        "ruby_xmalloc2_body",
-        "_emalloc",
-        "CRYPTO_zalloc",
-        "std::allocator<int>::allocate(unsigned long)",
-        "std::__new_allocator<int>::allocate(unsigned long, void const*)",
-        "std::_Vector_base<int, std::allocator<int> >::_M_allocate(unsigned long)",
-        "void std::vector<int, std::allocator<int> >::_M_realloc_insert<int const&>(\
-         __gnu_cxx::__normal_iterator<int*, std::vector<int, std::allocator<int> > >, int const&)",
-        "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::\
-         _M_create(unsigned long&, unsigned long)",
-        "alloc::alloc::alloc",
-        "alloc::alloc::Global::alloc_impl",
-        "<alloc::alloc::Global as core::alloc::Allocator>::allocate",
-        "alloc::raw_vec::RawVec<T,A>::grow_one",
-        "alloc::raw_vec::RawVecInner<A>::try_allocate_in",
-        "alloc::raw_vec::finish_grow",
-        "__rustc::__rust_alloc",
-        "__rust_realloc",
-        "__rdl_alloc",
-        "std::sys::alloc::unix::<impl core::alloc::global::GlobalAlloc for std::alloc::System>::alloc",
-    ] {
-        assert!(is_allocator(name), "{name}");
-    }
-    for name in [
-        "main",
-        "allocate_buffers",
-        "buffer_allocate",
-        "Table::allocate(int)",
-        "app::alloc::Pool::take",
-        "std::vector<int, std::allocator<int> >::push_back(int const&)",
-        "alloc::vec::Vec<T,A>::push",
-        "alloc::string::String::push_str",
-        "runtime.newobject",
-        "createObject",
-        "mallocated::reader::Reader::read",
-        "parse(std::allocator<char> const&)",
-    ] {
-        assert!(!is_allocator(name), "{name}");
-    }
-}
-
-#[test]
 fn methods_of_locks_are_known_in_each_language() {
     for name in [
         "std::mutex::lock()",
@@ -124,6 +58,10 @@ fn methods_of_locks_are_known_in_each_language() {
         "uv_mutex_lock",
     ] {
         assert!(is_lock_wrapper(name), "{name}");
+    }
+    for name in ["pthread_mutex_lock", "boost::mutex::lock()", "LWLockAcquire"] {
+        let is_lock = crate::lock_functions::find(name, crate::lock_functions::LockRole::Waits);
+        assert!(is_lock.is_some() || is_lock_wrapper(name), "{name}");
     }
     for name in ["main", "Queue::push(std::mutex&)", "app::Cache::get", "read_locked"] {
         assert!(!is_lock_wrapper(name), "{name}");
