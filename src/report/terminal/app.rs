@@ -26,6 +26,8 @@ mod recording;
 mod tests;
 mod typing;
 
+use typing::EnteredText;
+
 pub use menus::WITH_BORDERS;
 pub use typing::{Prompt, Purpose};
 
@@ -75,6 +77,8 @@ pub struct App {
     pub search: Option<Search>,
     /// The text that is being typed.
     pub prompt: Option<Prompt>,
+    /// Texts that were entered, the latest last.
+    earlier: Vec<EnteredText>,
     /// The menu that is open.
     pub menu: Option<Menu>,
     /// A message in the line at the bottom, until the next key.
@@ -107,6 +111,7 @@ impl App {
             is_outdated: false,
             search: None,
             prompt: None,
+            earlier: Vec::new(),
             menu: None,
             message: None,
             help: None,

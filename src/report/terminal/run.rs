@@ -7,14 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use ratatui::crossterm::event::{
-    self, Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton,
-    MouseEventKind,
-};
+use ratatui::crossterm::event::{self, Event as Input, KeyEventKind, MouseButton, MouseEventKind};
 use ratatui::layout::{Position, Rect};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
-use tui_input::backend::crossterm::to_input_request;
 
 use super::app::{App, Command};
 use super::cursor::Move;
@@ -406,10 +402,8 @@ impl Views {
             Input::Key(key) if key.kind != KeyEventKind::Release => {
                 if self.app.menu.is_some() {
                     self.app.menu_key(key)
-                } else if self.app.prompt.is_some() && key.code == KeyCode::Enter {
-                    self.app.entered()
-                } else if self.app.prompt.is_some() && self.typed(key) {
-                    Vec::new()
+                } else if self.app.prompt.is_some() {
+                    self.app.prompt_key(key)
                 } else {
                     keys::action(key).map(|action| self.act(action)).unwrap_or_default()
                 }
@@ -441,23 +435,6 @@ impl Views {
             self.app.prompt = None;
         }
         self.app.act(action)
-    }
-
-    /// A key while a text is typed; false: it has its usual action.
-    fn typed(&mut self, key: KeyEvent) -> bool {
-        match (key.code, key.modifiers) {
-            (KeyCode::Esc, _) | (KeyCode::Char('c'), KeyModifiers::CONTROL) => {
-                self.app.prompt = None;
-            }
-            (KeyCode::Char('z' | 'l'), KeyModifiers::CONTROL) => return false,
-            (KeyCode::Tab, _) => self.app.completed(),
-            _ => {
-                if let Some(request) = to_input_request(&Input::Key(key)) {
-                    self.app.edited(request);
-                }
-            }
-        }
-        true
     }
 
     fn click(&mut self, column: u16, row: u16, button: MouseButton) -> Vec<Command> {

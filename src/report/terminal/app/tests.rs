@@ -1,8 +1,7 @@
 use super::super::model::{Context, compute};
 use super::super::theme::{Charset, Depth};
 use super::*;
-use ratatui::crossterm::event::KeyCode;
-use tui_input::InputRequest;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use view::query::{Column, Table, Values};
 use view::testing::{answers, processes};
 
@@ -34,6 +33,15 @@ fn press(app: &mut App, actions: &[Action]) {
         let commands = app.act(action);
         perform(app, commands);
     }
+}
+
+/// Presses a key in a prompt.
+fn key(app: &mut App, code: KeyCode) -> Vec<Command> {
+    app.prompt_key(code.into())
+}
+
+fn control(app: &mut App, c: char) {
+    app.prompt_key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL));
 }
 
 fn typed(app: &App) -> &str {
@@ -139,17 +147,17 @@ fn a_search_goes_on_while_it_is_typed() {
     assert_eq!(selected(&app), "foo1");
     app.typed('2');
     assert_eq!(selected(&app), "foo2");
-    app.edited(InputRequest::DeletePrevChar);
+    key(&mut app, KeyCode::Backspace);
     assert_eq!(selected(&app), "foo1");
     // In the middle of what is typed.
-    app.edited(InputRequest::GoToStart);
-    app.edited(InputRequest::DeleteNextChar);
+    key(&mut app, KeyCode::Home);
+    key(&mut app, KeyCode::Delete);
     app.typed('f');
     assert_eq!((typed(&app), selected(&app)), ("foo", "foo1".to_owned()));
-    app.edited(InputRequest::DeleteLine);
+    control(&mut app, 'u');
     "\u{7}foo".chars().for_each(|c| app.typed(c));
     assert_eq!((typed(&app), selected(&app)), ("foo", "foo1".to_owned()));
-    assert_eq!(app.entered(), []);
+    assert_eq!(key(&mut app, KeyCode::Enter), []);
     press(&mut app, &[Action::NextMatch]);
     assert_eq!(selected(&app), "foo2");
     press(&mut app, &[Action::NextMatch]);
@@ -163,7 +171,7 @@ fn collapsed_nodes_are_found() {
     let mut app = app(answers());
     press(&mut app, &[Action::View(ViewKey::CallTree), Action::Search]);
     "bar".chars().for_each(|c| app.typed(c));
-    app.entered();
+    key(&mut app, KeyCode::Enter);
     assert_eq!((selected(&app), app.page().cursor.selected), ("bar".to_owned(), 2));
     press(&mut app, &[Action::View(ViewKey::Flame), Action::Search]);
     "bar".chars().for_each(|c| app.typed(c));
@@ -241,13 +249,13 @@ fn one_of_several_filters_is_removed() {
     let mut app = app(answers());
     press(&mut app, &[Action::Focus, Action::TypeFilter]);
     assert_eq!(typed(&app), "focus=");
-    app.completed();
+    key(&mut app, KeyCode::Tab);
     "foo(".chars().for_each(|c| app.typed(c));
     assert_eq!(app.prompt.as_ref().unwrap().error.as_deref(), Some("unclosed group"));
-    assert_eq!((app.entered(), app.prompt.is_some()), (Vec::new(), true));
-    app.edited(InputRequest::DeletePrevChar);
+    assert_eq!((key(&mut app, KeyCode::Enter), app.prompt.is_some()), (Vec::new(), true));
+    key(&mut app, KeyCode::Backspace);
     app.typed('2');
-    let commands = app.entered();
+    let commands = key(&mut app, KeyCode::Enter);
     perform(&mut app, commands);
     let texts = |app: &App| -> Vec<String> {
         app.page().query.filters.iter().map(|added| added.text()).collect()
@@ -305,4 +313,87 @@ fn a_difference_needs_another_profile() {
     press(&mut app, &[Action::Open]);
     menu_key(&mut app, 'S');
     assert!(matches!(app.page().query.shown, Shown::Sandwich(_)));
+}
+
+#[test]
+fn a_prompt_edits_a_line_as_a_shell_does() {
+    let mut app = app(answers());
+    press(&mut app, &[Action::Write]);
+    "one two three".chars().for_each(|c| app.typed(c));
+    let alt = |app: &mut App, c: char| {
+        app.prompt_key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::ALT));
+    };
+    alt(&mut app, 'b');
+    app.typed('X');
+    assert_eq!(typed(&app), "one two Xthree");
+    control(&mut app, 'w');
+    control(&mut app, 'k');
+    assert_eq!(typed(&app), "one two ");
+    control(&mut app, 'a');
+    alt(&mut app, 'f');
+    app.typed('Y');
+    assert_eq!(typed(&app), "one Ytwo ");
+    key(&mut app, KeyCode::Left);
+    control(&mut app, 'd');
+    control(&mut app, 'e');
+    key(&mut app, KeyCode::Backspace);
+    assert_eq!(typed(&app), "one two");
+    control(&mut app, 'a');
+    alt(&mut app, 'd');
+    key(&mut app, KeyCode::End);
+    key(&mut app, KeyCode::Right);
+    app.typed('!');
+    assert_eq!(typed(&app), "two!");
+    // Keys without a meaning do nothing.
+    for code in [KeyCode::PageUp, KeyCode::F(5), KeyCode::Tab, KeyCode::BackTab, KeyCode::Insert] {
+        assert_eq!((key(&mut app, code), typed(&app)), (Vec::new(), "two!"));
+    }
+    control(&mut app, 'u');
+    assert_eq!(typed(&app), "");
+}
+
+#[test]
+fn a_prompt_has_the_texts_that_were_entered_in_it() {
+    let mut app = app(answers());
+    for (action, text) in
+        [(Action::Search, "foo1"), (Action::Write, "/none/x"), (Action::Search, "bar")]
+    {
+        press(&mut app, &[action]);
+        text.chars().for_each(|c| app.typed(c));
+        key(&mut app, KeyCode::Enter);
+    }
+    press(&mut app, &[Action::Search]);
+    app.typed('m');
+    for (code, expected) in [
+        (KeyCode::Down, "m"),
+        (KeyCode::Up, "bar"),
+        (KeyCode::Up, "foo1"),
+        (KeyCode::Up, "foo1"),
+        (KeyCode::Down, "bar"),
+        (KeyCode::Down, "m"),
+        (KeyCode::Down, "m"),
+    ] {
+        key(&mut app, code);
+        assert_eq!(typed(&app), expected);
+    }
+    key(&mut app, KeyCode::Up);
+    // It is searched for at once.
+    assert_eq!(selected(&app), "bar");
+    key(&mut app, KeyCode::Esc);
+    press(&mut app, &[Action::Write]);
+    key(&mut app, KeyCode::Up);
+    assert_eq!(typed(&app), "/none/x");
+}
+
+#[test]
+fn a_typed_condition_replaces_the_one_that_is_offered() {
+    let mut app = app(answers());
+    press(&mut app, &[Action::TypeFilter]);
+    "ignore=foo2".chars().for_each(|c| app.typed(c));
+    assert_eq!(typed(&app), "ignore=foo2");
+    key(&mut app, KeyCode::Tab);
+    key(&mut app, KeyCode::Tab);
+    assert_eq!(typed(&app), "show=foo2");
+    key(&mut app, KeyCode::BackTab);
+    assert_eq!(typed(&app), "hide=foo2");
 }
