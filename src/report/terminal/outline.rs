@@ -8,23 +8,40 @@ use view::Tree;
 /// Most lines that are shown at the same time.
 const MAX_LINES: usize = 200_000;
 
-/// Most levels by which a line is indented.
-const MAX_INDENT: usize = 200;
-
-/// A line of a call tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutlineLine {
-    /// Its node.
-    pub node: u32,
-    /// Levels by which it is indented: an only child is not, so that deep stacks stay readable.
-    pub indent: usize,
-}
-
-/// The lines of a call tree that are shown.
+/// The lines of a call tree that are shown, as their nodes.
 #[derive(Default)]
 pub struct Outline {
     expanded: FxHashSet<u32>,
-    lines: Vec<OutlineLine>,
+    lines: Vec<u32>,
+}
+
+/// The branches before the name of a node, as in text: `├─`, `└─`, and `│ ` for those that go on
+/// and for an only child, which is not indented further, so that deep stacks stay readable. Of more
+/// than `most` columns, the last ones, behind an ellipsis.
+pub fn branches(graph: &Graph, node: u32, most: usize) -> String {
+    let parent = |node: u32| graph.tree.node(node).parent;
+    let siblings = |node: u32| graph.ordered.children(parent(node));
+    let is_last = |node: u32| siblings(node).last() == Some(&node);
+    if parent(node) == Tree::ROOT {
+        return String::new();
+    }
+    let mut parts = vec![match siblings(node) {
+        [_] => "│ ",
+        _ if is_last(node) => "└─",
+        _ => "├─",
+    }];
+    let mut at = parent(node);
+    while parent(at) != Tree::ROOT {
+        if siblings(at).len() > 1 {
+            if (parts.len() + 1) * 2 > most {
+                parts.push("… ");
+                break;
+            }
+            parts.push(if is_last(at) { "  " } else { "│ " });
+        }
+        at = parent(at);
+    }
+    parts.into_iter().rev().collect()
 }
 
 impl Outline {
@@ -40,7 +57,7 @@ impl Outline {
     }
 
     /// The lines.
-    pub fn lines(&self) -> &[OutlineLine] {
+    pub fn lines(&self) -> &[u32] {
         &self.lines
     }
 
@@ -115,26 +132,20 @@ impl Outline {
 
     /// The number of a node's line.
     pub fn line_of(&self, node: u32) -> Option<usize> {
-        self.lines.iter().position(|line| line.node == node)
+        self.lines.iter().position(|&line| line == node)
     }
 
     fn update(&mut self, graph: &Graph) {
         self.lines.clear();
-        let mut pending = Vec::new();
-        let push = |pending: &mut Vec<OutlineLine>, node: u32, indent: usize| {
-            let children = graph.ordered.children(node).iter().rev();
-            pending.extend(children.map(|&node| OutlineLine { node, indent }));
-        };
-        push(&mut pending, Tree::ROOT, 0);
-        while let Some(line) = pending.pop() {
+        let mut pending: Vec<u32> = Vec::new();
+        pending.extend(graph.ordered.children(Tree::ROOT).iter().rev());
+        while let Some(node) = pending.pop() {
             if self.lines.len() == MAX_LINES {
                 return;
             }
-            self.lines.push(line);
-            if self.expanded.contains(&line.node) {
-                let forks = graph.ordered.children(line.node).len() > 1;
-                let indent = (line.indent + usize::from(forks)).min(MAX_INDENT);
-                push(&mut pending, line.node, indent);
+            self.lines.push(node);
+            if self.expanded.contains(&node) {
+                pending.extend(graph.ordered.children(node).iter().rev());
             }
         }
     }
@@ -146,42 +157,77 @@ mod tests {
 
     use super::super::model::{Context, Model, compute};
     use super::*;
+    use profile::{Builder, LabelSetId, Profile};
     use view::Direction;
     use view::query::{Query, Shown};
     use view::testing::answers;
 
-    fn graph() -> Graph {
+    fn graph(profile: Profile) -> Graph {
         let shown = Shown::Tree(Direction::Callees);
         let query = Query::new(shown);
-        match compute(&Context::new(&Arc::new(answers())), &query) {
+        match compute(&Context::new(&Arc::new(profile)), &query) {
             Ok(Model::Graph(graph)) => graph,
             _ => panic!("a tree"),
         }
     }
 
     fn drawn(graph: &Graph, outline: &Outline) -> Vec<String> {
-        let name = |node: u32| graph.facts.name(graph.tree.node(node).frame).into_owned();
-        let lines = outline.lines().iter();
-        lines.map(|line| format!("{}{}", " ".repeat(line.indent), name(line.node))).collect()
+        let line = |&node: &u32| {
+            let name = graph.facts.name(graph.tree.node(node).frame);
+            format!("{}{name}", branches(graph, node, 10))
+        };
+        outline.lines().iter().map(line).collect()
     }
 
     #[test]
     fn nodes_are_expanded_and_collapsed() {
-        let graph = graph();
+        let graph = graph(answers());
         let mut outline = Outline::new(&graph);
-        assert_eq!(drawn(&graph, &outline), ["main", " foo1", " foo2"]);
-        let foo1 = outline.lines()[1].node;
+        assert_eq!(drawn(&graph, &outline), ["main", "├─foo1", "└─foo2"]);
+        let foo1 = outline.lines()[1];
         outline.expand(&graph, foo1);
         // An only child is not indented.
-        assert_eq!(drawn(&graph, &outline), ["main", " foo1", " bar", " foo2"]);
-        let bar = outline.lines()[2].node;
+        assert_eq!(drawn(&graph, &outline), ["main", "├─foo1", "│ │ bar", "└─foo2"]);
+        let bar = outline.lines()[2];
         outline.collapse_all(&graph);
         assert_eq!(drawn(&graph, &outline), ["main"]);
         assert_eq!(outline.reveal(&graph, bar), Some(2));
         outline.expand_all(&graph, Tree::ROOT);
         assert_eq!(outline.lines().len(), 5);
-        let main = outline.lines()[0].node;
+        let main = outline.lines()[0];
         outline.collapse(&graph, main);
         assert_eq!(drawn(&graph, &outline), ["main"]);
+    }
+
+    #[test]
+    fn a_chain_of_only_children_differs_from_siblings() {
+        let mut b = Builder::new(&[("samples", "count")]);
+        for stack in ["main;a;b;c", "main;a;b;c", "main;sibling1", "main;sibling2"] {
+            let stack: Vec<_> = stack.split(';').rev().map(|name| b.named_location(name)).collect();
+            b.add(&stack, LabelSetId::EMPTY, 1, &[]);
+        }
+        let graph = graph(b.finish(None));
+        let mut outline = Outline::new(&graph);
+        outline.expand_all(&graph, Tree::ROOT);
+        let expected = ["main", "├─a", "│ │ b", "│ │ c", "├─sibling1", "└─sibling2"];
+        assert_eq!(drawn(&graph, &outline), expected);
+    }
+
+    #[test]
+    fn branches_are_bounded() {
+        let mut b = Builder::new(&[("samples", "count")]);
+        let [more, leaf] = ["more", "leaf"].map(|name| b.named_location(name));
+        for depth in 1..40 {
+            let stack: Vec<_> = [leaf].into_iter().chain(vec![more; depth]).collect();
+            b.add(&stack, LabelSetId::EMPTY, 1, &[]);
+        }
+        let graph = graph(b.finish(None));
+        let mut outline = Outline::new(&graph);
+        outline.expand_all(&graph, Tree::ROOT);
+        let texts = drawn(&graph, &outline);
+        let width = |text: &String| text.chars().count();
+        assert_eq!(texts.iter().map(width).max(), Some(12 + "leaf".len()), "{texts:?}");
+        assert!(texts.last().unwrap().starts_with("└─leaf"), "{texts:?}");
+        assert!(texts.iter().any(|text| text.starts_with("… ")), "{texts:?}");
     }
 }

@@ -263,7 +263,7 @@ impl PageState {
         if self.is_flame() {
             return self.chosen;
         }
-        self.outline.lines().get(self.cursor.selected).map_or(Tree::ROOT, |line| line.node)
+        self.outline.lines().get(self.cursor.selected).copied().unwrap_or(Tree::ROOT)
     }
 
     /// The name of what is selected.

@@ -9,6 +9,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{fill, put};
 use crate::report::terminal::app::App;
 use crate::report::terminal::model::{Facts, Graph, Model, SMALL_BRANCH, Table, ThreadTable};
+use crate::report::terminal::outline::branches;
 use crate::report::terminal::page::Body;
 use crate::report::terminal::theme::Theme;
 use crate::report::{shorten, states};
@@ -227,9 +228,9 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
         titles(app, facts, &format!("function{left_out}"), area, out);
     }
     for (i, row) in rows(app, lines.len(), area) {
-        let line = lines[i];
-        let node = graph.tree.node(line.node);
-        let is_caller = graph.is_caller(line.node);
+        let id = lines[i];
+        let node = graph.tree.node(id);
+        let is_caller = graph.is_caller(id);
         let mut values = values(facts, app.theme, node.self_value, node.total);
         if is_of_callers {
             values.drain(..3);
@@ -240,10 +241,14 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
             let width = 8 + graph.facts.value_width();
             values.splice(..2, [Span::raw(" ".repeat(width))]);
         }
-        let mark = match graph.ordered.children(line.node) {
-            [] => " ",
-            _ if page.outline.is_expanded(line.node) => app.theme.glyph("▾", "-"),
-            _ => app.theme.glyph("▸", "+"),
+        let taken = if is_narrow(row) { 10 } else { values.iter().map(Span::width).sum() };
+        let branches = branches(graph, id, usize::from(row.width).saturating_sub(taken) / 2);
+        let mark = match graph.ordered.children(id) {
+            // The branch leads to the name.
+            [] if branches.ends_with('─') => "─ ",
+            [] => "  ",
+            _ if page.outline.is_expanded(id) => app.theme.glyph("▾ ", "- "),
+            _ => app.theme.glyph("▸ ", "+ "),
         };
         let name = graph.facts.name(node.frame);
         let section = match (graph.callers_end, node.parent) {
@@ -251,7 +256,7 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
             _ if is_caller => "callers of ",
             _ => "callees of ",
         };
-        let text = format!("{}{mark} {section}{name}", "  ".repeat(line.indent));
+        let text = format!("{branches}{mark}{section}{name}");
         let kernel = graph.facts.frame(node.frame).kernel;
         let style = if kernel { app.theme.kernel() } else { Style::new() };
         let is_selected = i == page.cursor.selected;
