@@ -243,7 +243,7 @@ fn a_function_leads_to_its_source_its_sandwich_and_back() {
     }
     terminal.keys(&["BSpace", "L"]);
     terminal.shows("rows-menu");
-    terminal.keys(&["4"]);
+    terminal.keys(&["6"]);
     terminal.wait_for("binaries");
     terminal.keys(&["q"]);
     terminal.is_restored();

@@ -108,11 +108,10 @@ fn listed(source: &ProfileSource) -> String {
 /// a difference and `prof top` do for packages.
 pub(in crate::cli) fn rows(groups: Groups) -> Option<Rows> {
     match Rows::from(groups) {
-        Rows::Groups(Groups { granularity: Granularity { line: true, .. }, labels })
-            if labels.is_empty() =>
-        {
-            Some(Rows::Lines)
-        }
+        Rows::Groups(Groups {
+            granularity: Granularity { line: true, address: false, .. },
+            labels,
+        }) if labels.is_empty() => Some(Rows::Lines),
         Rows::Groups(_) | Rows::Packages => None,
         rows => Some(rows),
     }
@@ -285,6 +284,8 @@ mod tests {
         assert_eq!(rows(Granularity { file: true, ..binaries }, &[]), None);
         assert_eq!(rows(binaries, &["tid"]), None);
         assert_eq!(rows(Granularity::PACKAGES, &[]), None);
+        // Not the lines of the addresses: the page is a table of addresses.
+        assert_eq!(rows(Granularity::ADDRESSES, &[]), None);
     }
 
     #[test]

@@ -81,8 +81,14 @@ impl DiffFlame {
 
     /// The values of a node.
     pub fn details(&self, node: u32) -> String {
-        let Some(b) = self.node(node) else { return String::new() };
-        details(&self.diff, [b.before, b.after], "")
+        let values = match self.node(node) {
+            Some(b) => [b.before, b.after],
+            None => {
+                let total = self.diff.total();
+                [total.before, total.after]
+            }
+        };
+        details(&self.diff, values, "")
     }
 }
 
@@ -160,18 +166,18 @@ mod tests {
         let boxes = |zoom: u32, width: u16| -> Vec<String> {
             let rows = CellRows::new(&Zoomed::new(&flame, zoom, width));
             let row = |depth: usize| rows.row(depth).iter().map(move |b| text(depth, b));
-            (0..3).flat_map(row).collect()
+            (1..4).flat_map(row).collect()
         };
         let expected = [
-            "main 0 0+10 More 0.3",
-            "[disappeared] 0 10+2 Less 0.7",
-            "grown 1 0+4 More 1.0",
-            "kept 1 4+6 Same 0.0",
-            "main 1 10+2 Less 0.7",
-            "gone 2 10+2 Less 0.7",
+            "main 1 0+10 More 0.3",
+            "[disappeared] 1 10+2 Less 0.7",
+            "grown 2 0+4 More 1.0",
+            "kept 2 4+6 Same 0.0",
+            "main 2 10+2 Less 0.7",
+            "gone 3 10+2 Less 0.7",
         ];
         assert_eq!(boxes(Tree::ROOT, 12), expected);
-        assert_eq!(boxes(2, 8), ["main 0 0+8 More 0.3", "grown 1 0+8 More 1.0"]);
+        assert_eq!(boxes(2, 8), ["main 1 0+8 More 0.3", "grown 2 0+8 More 1.0"]);
         assert_eq!(flame.parent(2), 1);
         assert_eq!(flame.details(2), "cpu 4 ns, before 1 ns, change +3 ns, ×4.00");
         assert_eq!(flame.function(2).map(|frame| &*frame.name), Some("grown"));

@@ -6,6 +6,7 @@ use ratatui::style::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::app::{App, Prompt, Purpose};
+use super::detail::Detail;
 use super::keys;
 use super::model::Model;
 use super::theme::Theme;
@@ -19,17 +20,24 @@ mod flame;
 mod list;
 mod popup;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
+mod titles;
 
 pub use popup::menu_row;
+pub use titles::column_at;
 
 /// The parts of the screen.
 struct Parts {
     top: Option<Rect>,
     filters: Option<Rect>,
     body: Rect,
+    /// The line about what is selected.
+    detail: Option<Rect>,
     bottom: Option<Rect>,
 }
+
+/// Fewest lines of a screen on which lists have a line about the selected row.
+const WITH_DETAIL: u16 = 8;
 
 /// Divides the screen: lines at the top and at the bottom if there is space for them.
 fn parts(app: &App, area: Rect) -> Parts {
@@ -37,11 +45,16 @@ fn parts(app: &App, area: Rect) -> Parts {
     let has_bars = area.height >= 4;
     let has_filters = area.height >= 6 && !app.page().query.filters.is_empty();
     let above = u16::from(has_bars) + u16::from(has_filters);
-    let below = u16::from(has_bars);
+    let page = app.page();
+    let is_text = matches!(page.model.as_deref(), Some(Model::Text(_)));
+    let least = if page.is_flame() { 4 } else { WITH_DETAIL };
+    let has_detail = area.height >= least && app.help.is_none() && !is_text;
+    let below = u16::from(has_bars) + u16::from(has_detail);
     Parts {
         top: has_bars.then(|| line(0)),
         filters: has_filters.then(|| line(1)),
         body: Rect { y: area.y + above, height: area.height - above - below, ..area },
+        detail: has_detail.then(|| line(area.height - 2)),
         bottom: has_bars.then(|| line(area.height - 1)),
     }
 }
@@ -56,7 +69,7 @@ pub fn draw(app: &App, area: Rect, out: &mut Buffer, tick: usize) -> Option<Posi
     if area.is_empty() {
         return None;
     }
-    let Parts { top, filters, body, bottom } = parts(app, area);
+    let Parts { top, filters, body, detail, bottom } = parts(app, area);
     if let Some(top) = top {
         draw_top(app, top, out);
     }
@@ -66,6 +79,12 @@ pub fn draw(app: &App, area: Rect, out: &mut Buffer, tick: usize) -> Option<Posi
     match app.help {
         Some(first) => draw_help(app, first, body, out),
         None => draw_page(app, body, out),
+    }
+    if let Some(line) = detail
+        && let Some(detail) = Detail::selected(app.page())
+    {
+        let text = detail.text(usize::from(line.width.saturating_sub(2)));
+        put(out, app.theme, line, &format!(" {text}"), app.theme.strong());
     }
     if let Some(menu) = &app.menu {
         popup::draw_menu(app, menu, body, out);
@@ -209,7 +228,16 @@ fn draw_hints(app: &App, area: Rect, out: &mut Buffer) {
         None => hints(&app.page().query),
     };
     put(out, app.theme, area, &format!(" {hints}"), app.theme.bar());
+    let page = app.page();
+    let rows = if page.is_flame() { 0 } else { page.rows() };
+    // The spinner is at the end.
+    if rows > 0 && app.help.is_none() && area.width >= WITH_POSITION && !app.is_busy() {
+        draw_corner(app, &format!("{}/{rows}", page.cursor.selected + 1), area, out);
+    }
 }
+
+/// Fewest columns of a screen that shows the number of the selected row.
+const WITH_POSITION: u16 = 40;
 
 /// Most lines of a message.
 const MESSAGE_LINES: u16 = 4;

@@ -132,8 +132,18 @@ impl PageState {
             self.select_named(&name, body);
         }
         if !self.is_flame() {
-            self.cursor.fit(self.rows(), body.rows());
+            self.cursor.fit(self.rows(), self.height(body));
+        } else if let Some(tree) = self.model.clone().as_deref().and_then(Model::boxes)
+            && !self.is_touched
+            && !Zoomed::new(tree, self.zoom, body.width).shows(self.chosen)
+        {
+            self.chosen = Tree::ROOT;
         }
+    }
+
+    /// Rows of the page on a screen: those below the titles of a list, or of boxes.
+    pub fn height(&self, body: Body) -> usize {
+        if self.is_flame() { usize::from(body.height) } else { body.rows() }
     }
 
     /// Selects the row, the box or the node with this name that has the largest total. Of a tree of
@@ -249,7 +259,7 @@ impl PageState {
 
     fn scroll_to_chosen(&mut self, tree: &dyn NamedTree, body: Body) {
         let depth = Zoomed::new(tree, self.zoom, body.width).depth(self.chosen);
-        self.cursor.go(Move::To(depth), usize::MAX, body.rows());
+        self.cursor.go(Move::To(depth), usize::MAX, self.height(body));
     }
 
     /// The boxes of a flame graph in cells of a screen with this width.
@@ -299,9 +309,9 @@ impl PageState {
         matches!(self.query.shown, Shown::Flame(ShownFlame { is_upward: true, .. }))
     }
 
-    /// The row of boxes on line `y` of a screen with this height; the last line has no boxes.
+    /// The row of boxes on line `y` of a screen with this height.
     pub fn box_row(&self, y: u16, height: u16) -> usize {
-        let line = if self.is_upward() { height.saturating_sub(2).saturating_sub(y) } else { y };
+        let line = if self.is_upward() { height.saturating_sub(1).saturating_sub(y) } else { y };
         self.cursor.first + usize::from(line)
     }
 
@@ -314,8 +324,8 @@ impl PageState {
     fn go_in_boxes(&mut self, tree: &dyn NamedTree, step: Move, body: Body) {
         let zoomed = Zoomed::new(tree, self.zoom, body.width);
         if !zoomed.shows(self.chosen) {
-            let first = self.cell_rows(body.width).row(0).first().map(|b| b.node);
-            self.chosen = first.unwrap_or(self.chosen);
+            let first = self.cell_rows(body.width).row(1).first().map(|b| b.node);
+            self.chosen = first.unwrap_or(Tree::ROOT);
             return;
         }
         let step = match step {
@@ -326,8 +336,10 @@ impl PageState {
         };
         let steps = match step {
             Move::Rows(by) => by,
-            Move::Pages(by) => by * isize::try_from(body.rows().max(1)).unwrap_or(1),
-            Move::HalfPages(by) => by * isize::try_from((body.rows() / 2).max(1)).unwrap_or(1),
+            Move::Pages(by) => by * isize::try_from(self.height(body).max(1)).unwrap_or(1),
+            Move::HalfPages(by) => {
+                by * isize::try_from((self.height(body) / 2).max(1)).unwrap_or(1)
+            }
             Move::First => isize::MIN,
             Move::Last | Move::To(_) => isize::MAX,
         };
@@ -445,7 +457,6 @@ impl PageState {
         let (column, row) = (usize::from(column), usize::from(row));
         let at = self.cursor.first + row;
         match self.drawn_boxes(&model) {
-            Some(_) if row >= body.rows() => false,
             Some(_) => {
                 let rows = self.cell_rows(body.width);
                 let hit = rows.row(box_row).iter().find(|b| {

@@ -122,7 +122,7 @@ impl Place {
         };
         page.zoom = node_at(tree, &self.zoom);
         let chosen = node_at(tree, &self.chosen);
-        if chosen != Tree::ROOT {
+        if chosen != Tree::ROOT || self.chosen.is_empty() && page.is_touched {
             page.chosen = chosen;
         }
         let Model::Graph(graph) = &*model else { return };

@@ -449,6 +449,11 @@ impl Views {
         }
         let body = draw::body(&self.app, area);
         if let Some(row) = row.checked_sub(body.y).filter(|&row| row < body.height) {
+            if row == 0
+                && let Some(column) = draw::column_at(&self.app, body, column)
+            {
+                return self.app.sort_by(column);
+            }
             self.app.click(column, row);
             if button == MouseButton::Right && self.app.menu.is_none() {
                 return self.app.act(Action::Menu);

@@ -41,6 +41,9 @@ const MORE_BOXES: [u8; 5] = [224, 217, 210, 203, 196];
 const LESS_BOXES: [u8; 5] = [189, 153, 147, 111, 75];
 const SAME_BOX: u8 = 231;
 
+/// The box below all others.
+const ROOT_BOX: u8 = 252;
+
 impl Theme {
     /// The appearance for these environment variables.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Theme {
@@ -129,6 +132,15 @@ impl Theme {
                 text.bg(Color::Indexed(KERNEL_BOXES[hash as usize % KERNEL_BOXES.len()]))
             }
             (Depth::Xterm, false) => text.bg(Color::Indexed(BOXES[hash as usize % BOXES.len()])),
+        }
+    }
+
+    /// The box below all others.
+    pub fn root_box(self) -> Style {
+        match self.depth {
+            Depth::None => Style::new(),
+            Depth::Ansi => Style::new().fg(Color::Black).bg(Color::Gray),
+            Depth::Xterm => Style::new().fg(Color::Black).bg(Color::Indexed(ROOT_BOX)),
         }
     }
 

@@ -15,6 +15,12 @@ use view::query::{AddedFilter, Query, Rows, Shown, ShownSource};
 /// Fewest lines of a page on which a menu has borders.
 pub const WITH_BORDERS: u16 = 5;
 
+/// Keys of rows of tables: those of their pages, and others.
+const ROW_KEYS: [(char, Rows); 4] =
+    [('1', Rows::Functions), ('5', Rows::Lines), ('6', Rows::Binaries), ('9', Rows::Files)];
+const LABEL_KEYS: [(char, &str); 2] = [('7', label::PROCESS), ('8', label::THREAD)];
+const OTHER_ROW_KEYS: &str = "abcdeghimnorstvwxyz";
+
 /// Keys of numbered lines.
 const NUMBERS: &str = "123456789abcdeghimnoprstvwxyz";
 
@@ -185,20 +191,30 @@ impl App {
     /// Opens the menu of what the rows of a table can be.
     pub(super) fn open_rows_menu(&mut self) {
         let Some(profile) = &self.profile else { return };
-        let mut rows = vec![Rows::Functions, Rows::Lines, Rows::Files, Rows::Binaries];
+        let mut rows = ROW_KEYS.to_vec();
         let mut keys: Vec<&str> =
             profile.labels.keys().into_iter().map(|key| profile.str(key)).collect();
         keys.sort_unstable();
         keys.dedup();
-        rows.extend(keys.into_iter().map(|key| Rows::Label(key.to_owned())));
+        let mut others = OTHER_ROW_KEYS.chars().chain(std::iter::repeat(' '));
+        let mut more = Vec::new();
+        for key in keys {
+            let own = LABEL_KEYS.into_iter().find(|(_, label)| *label == key);
+            let rows_of_label = Rows::Label(key.to_owned());
+            match own {
+                Some((number, _)) => rows.push((number, rows_of_label)),
+                None => more.push((others.next().unwrap_or(' '), rows_of_label)),
+            }
+        }
+        rows.sort_by_key(|(number, _)| *number);
         // In a difference, its rows.
         let is_diff = matches!(self.page().query.shown, Shown::Diff { .. });
         if !is_diff {
-            rows.insert(4, Rows::Packages);
+            rows.push(('p', Rows::Packages));
         }
+        rows.append(&mut more);
         let mut items = Vec::new();
-        let numbers = NUMBERS.chars().chain(std::iter::repeat(' '));
-        for (key, rows) in numbers.zip(rows) {
+        for (key, rows) in rows {
             let text = rows.name();
             let shown = if is_diff { Shown::diff(rows) } else { Shown::table(rows) };
             items.push(item(key, text, Choice::Visit(self.query(shown, None), None)));

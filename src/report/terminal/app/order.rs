@@ -2,7 +2,7 @@
 
 use super::{App, Command};
 use view::Siblings;
-use view::query::{Order, Query, Shown, ShownFlame, Values};
+use view::query::{Column, Order, Query, Shown, ShownFlame, Values};
 
 impl App {
     /// Sorts by the column that is `by` columns to the right.
@@ -27,6 +27,21 @@ impl App {
                 self.change(shown)
             }
             None => self.refuse("no further column"),
+        }
+    }
+
+    /// Sorts by a column, or reverses the order if rows are sorted by it, or does nothing if rows
+    /// cannot be sorted by it.
+    pub fn sort_by(&mut self, column: Column) -> Vec<Command> {
+        self.message = None;
+        let shown = &self.page().query.shown;
+        match shown.chosen_order() {
+            Some(order) if order.column == column => self.reverse(),
+            Some(_) if shown.columns().contains(&column) => {
+                let shown = shown.ordered(Order::by(column));
+                self.change(shown)
+            }
+            _ => Vec::new(),
         }
     }
 

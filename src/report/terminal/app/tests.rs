@@ -98,9 +98,9 @@ fn a_flame_graph_is_turned_upside_down_and_ordered_by_width() {
     assert_eq!(selected(&app), "main");
     press(&mut app, &[Action::Go(Move::Rows(-1))]);
     assert_eq!(selected(&app), "foo1");
-    // The last line has the figures of the selected box, the one above it the root.
+    // The last line has the box below all others.
     app.click(0, 19);
-    assert_eq!(selected(&app), "foo1");
+    assert_eq!((app.page().chosen, selected(&app)), (view::Tree::ROOT, String::new()));
     app.click(0, 18);
     assert_eq!(selected(&app), "main");
     press(&mut app, &[Action::Go(Move::Rows(-1)), Action::Open, Action::Sort]);
@@ -293,8 +293,8 @@ fn rows_are_those_of_any_label() {
     let mut app = app(processes());
     press(&mut app, &[Action::RowsMenu]);
     let texts: Vec<_> = app.menu.iter().flat_map(|m| &m.items).map(|i| i.text.clone()).collect();
-    assert_eq!(texts, ["functions", "lines", "files", "binaries", "packages", "by process"]);
-    menu_key(&mut app, '6');
+    assert_eq!(texts, ["functions", "lines", "binaries", "by process", "files", "packages"]);
+    menu_key(&mut app, '7');
     assert_eq!(selected(&app), "web;1");
     press(&mut app, &[Action::Open]);
     menu_key(&mut app, 't');

@@ -6,19 +6,25 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::list::{ListRow, draw_row, is_narrow, rows};
-use super::put;
+use super::titles::{self, Title};
 use crate::report::terminal::app::App;
 use crate::report::terminal::source::{Code, CodeRow, Content};
 
-/// Draws source or instructions.
-pub(super) fn draw_code(app: &App, code: &Code, area: Rect, out: &mut Buffer) {
+/// The titles of source or instructions.
+pub(super) fn titles(code: &Code, area: Rect) -> Vec<Title> {
     let width = place_width(code);
     let text = if is_narrow(area) {
         format!("{:>8}  source", "self%")
     } else {
         format!("{:>8}{:>8} {:>width$}  source", "self%", "total%", "line")
     };
-    put(out, app.theme, area, &text, app.theme.strong());
+    vec![Title::plain(None, text)]
+}
+
+/// Draws source or instructions.
+pub(super) fn draw_code(app: &App, code: &Code, area: Rect, out: &mut Buffer) {
+    let width = place_width(code);
+    titles::draw(app, area, out);
     for (i, row) in rows(app, code.rows.len(), area) {
         let at = &code.rows[i];
         let style = match at.content {

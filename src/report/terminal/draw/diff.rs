@@ -6,8 +6,8 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 use unicode_width::UnicodeWidthStr;
 
-use super::list::{ListRow, draw_empty, draw_row, is_narrow, row_title, rows, title};
-use super::put;
+use super::list::{ListRow, draw_empty, draw_row, is_narrow, row_title, rows};
+use super::titles::{self, Title};
 use crate::report::diff::{difference, p_value, ratio, value};
 use crate::report::terminal::app::App;
 use crate::report::terminal::difference::DiffTable;
@@ -18,6 +18,24 @@ use view::{Change, Diff, Scale};
 const VALUE_WIDTH: usize = 10;
 const MAX_VALUE_WIDTH: usize = 40;
 
+/// The titles of a difference.
+pub(super) fn titles(app: &App, found: &DiffTable, area: Rect) -> Vec<Title> {
+    let name = Title::last(app, row_title(&found.kind));
+    let width = value_width(&found.diff);
+    let title = |column: Column, text: &str, width: usize| Title::right(app, column, text, width);
+    if is_narrow(area) {
+        return vec![title(Column::Change, "change", width), name];
+    }
+    vec![
+        title(Column::Before, "before", width),
+        title(Column::After, "after", width + 1),
+        title(Column::Change, "change", width + 1),
+        title(Column::Ratio, "ratio", 9),
+        title(Column::Probability, "p", 9),
+        name,
+    ]
+}
+
 /// Draws a difference.
 pub(super) fn draw_diff(app: &App, found: &DiffTable, area: Rect, out: &mut Buffer) {
     if draw_empty(app, found.diff.rows.len(), area, out) {
@@ -27,22 +45,8 @@ pub(super) fn draw_diff(app: &App, found: &DiffTable, area: Rect, out: &mut Buff
         Shown::Diff { values, .. } => values,
         _ => Values::Own,
     };
-    let name = title(app, Column::Name, row_title(&found.kind));
+    titles::draw(app, area, out);
     let width = value_width(&found.diff);
-    let text = if is_narrow(area) {
-        format!("{:>width$}  {name}", title(app, Column::Change, "change"))
-    } else {
-        let wide = width + 1;
-        format!(
-            "{:>width$}{:>wide$}{:>wide$}{:>9}{:>9}  {name}",
-            title(app, Column::Before, "before"),
-            title(app, Column::After, "after"),
-            title(app, Column::Change, "change"),
-            title(app, Column::Ratio, "ratio"),
-            title(app, Column::Probability, "p"),
-        )
-    };
-    put(out, app.theme, area, &text, app.theme.strong());
     for (i, row) in rows(app, found.diff.rows.len(), area) {
         let at = &found.diff.rows[i];
         let change = at.change(shown_values);

@@ -7,9 +7,11 @@ use ratatui::style::Style;
 use super::list::draw_empty;
 use super::{fill, put};
 use crate::report::terminal::app::App;
-use crate::report::terminal::boxes::NamedTree;
+use crate::report::terminal::boxes::{NamedTree, OtherBoxes};
+use crate::report::terminal::detail::ALL;
 use crate::report::terminal::diff_flame::DiffFlame;
 use crate::report::terminal::model::{Graph, Model};
+use crate::report::units;
 use view::Tree;
 
 /// A number that is the same for the same name.
@@ -27,7 +29,6 @@ pub(super) fn draw_flame(app: &App, graph: &Graph, area: Rect, out: &mut Buffer)
         let kernel = graph.facts.frame(graph.tree.node(node).frame).kernel;
         (app.theme.flame_box(hash(&name), kernel), "")
     });
-    draw_chosen(app, graph, area, out);
 }
 
 /// Draws a differential flame graph.
@@ -36,12 +37,6 @@ pub(super) fn draw_difference(app: &App, flame: &DiffFlame, area: Rect, out: &mu
         let (trend, size) = flame.trend(node);
         (app.theme.change_box(trend, size), app.theme.change_sign(trend))
     });
-    let row = Rect { y: area.y + area.height.saturating_sub(1), height: 1, ..area };
-    let chosen = app.page().chosen;
-    if chosen != Tree::ROOT {
-        let text = format!(" {}: {}", flame.details(chosen), flame.box_name(chosen));
-        put(out, app.theme, row, &text, app.theme.strong());
-    }
 }
 
 /// Draws boxes with the style and the sign that `style` returns for a node.
@@ -63,16 +58,19 @@ fn draw_boxes(
         return;
     }
     let rows = page.cell_rows(area.width);
-    if rows.row(0).is_empty() {
-        let text = " every box is narrower than a column; tables (f) and call trees (t) show them";
-        put(out, app.theme, area, text, app.theme.faint());
-        return;
-    }
-    for y in 0..area.height.saturating_sub(1) {
-        for b in rows.row(page.box_row(y, area.height)) {
-            let name = tree.box_name(b.node);
+    for y in 0..area.height {
+        let row = page.box_row(y, area.height);
+        draw_others(app, rows.others(row), Rect { y: area.y + y, height: 1, ..area }, out);
+        for b in rows.row(row) {
+            let name = match b.node {
+                Tree::ROOT => root_name(app).into(),
+                node => tree.box_name(node),
+            };
             let found = app.search.as_ref().is_some_and(|search| search.regex.is_match(&name));
-            let (style, sign) = style(b.node);
+            let (style, sign) = match b.node {
+                Tree::ROOT => (app.theme.root_box(), ""),
+                node => style(node),
+            };
             let style = if b.node == page.chosen {
                 app.theme.selected()
             } else if found {
@@ -100,21 +98,27 @@ fn draw_box(app: &App, cell: Rect, (name, sign): (&str, &str), style: Style, out
     }
 }
 
-/// Draws the line below a flame graph: the selected box with its values.
-fn draw_chosen(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) {
-    let row = Rect { y: area.y + area.height.saturating_sub(1), height: 1, ..area };
-    let page = app.page();
-    if page.chosen == Tree::ROOT {
-        return;
+/// The name of the lowest box, with the total if the page has one.
+fn root_name(app: &App) -> String {
+    match app.page().model.as_deref() {
+        Some(Model::Graph(graph)) => {
+            let total = graph.facts.value(graph.tree.node(Tree::ROOT).total);
+            format!("{ALL}  {total}")
+        }
+        _ => ALL.to_owned(),
     }
-    let node = graph.tree.node(page.chosen);
-    let facts = &graph.facts;
-    let text = format!(
-        " {} ({:.2}%), self {}: {}",
-        facts.value(node.total),
-        facts.percent(node.total),
-        facts.value(node.self_value),
-        facts.name(node.frame)
-    );
-    put(out, app.theme, row, &text, app.theme.strong());
+}
+
+/// Draws how many boxes are narrower than a cell, where there is room for the number.
+fn draw_others(app: &App, others: &[OtherBoxes], row: Rect, out: &mut Buffer) {
+    for &OtherBoxes { count, left, width, .. } in others {
+        let text = match count {
+            1 => "1 other".to_owned(),
+            count => format!("{} others", units::thousands(count as i64)),
+        };
+        if text.len() < usize::from(width) {
+            let cell = Rect { x: row.x + left, width, ..row };
+            put(out, app.theme, cell, &text, app.theme.faint());
+        }
+    }
 }

@@ -6,24 +6,26 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
+use super::titles::{self, Title};
 use super::{fill, put};
 use crate::report::terminal::app::App;
-use crate::report::terminal::model::{Facts, Graph, Model, SMALL_BRANCH, Table, ThreadTable};
+use crate::report::terminal::empty;
+use crate::report::terminal::model::{Facts, Graph, SMALL_BRANCH, Table, ThreadTable};
 use crate::report::terminal::outline::branches;
 use crate::report::terminal::page::Body;
 use crate::report::terminal::theme::Theme;
 use crate::report::{shorten, states};
 use view::Direction;
-use view::query::{AddedFilter, Column, Rows, Shown};
+use view::query::{Column, Rows, Shown};
 
-/// Draws that there are no rows, with the filters that nothing meets; returns whether that is so.
+/// Draws why there are no rows, and what to do; returns whether that is so.
 pub(super) fn draw_empty(app: &App, rows: usize, area: Rect, out: &mut Buffer) -> bool {
     if rows > 0 {
         return false;
     }
-    let unmatched = app.page().model.as_deref().map_or(&[][..], Model::unmatched);
-    let notes = unmatched.iter().map(AddedFilter::unmatched);
-    let lines = ["no samples".to_owned()].into_iter().chain(notes);
+    // A recording may have no samples yet.
+    let is_live = app.live.is_some() && app.page().query.filters.is_empty();
+    let lines = if is_live { vec!["no samples".to_owned()] } else { empty::reasons(app.page()) };
     for (y, text) in (area.y..area.y + area.height).zip(lines) {
         let row = Rect { y, height: 1, ..area };
         put(out, app.theme, row, &format!(" {text}"), app.theme.faint());
@@ -56,31 +58,6 @@ fn values(facts: &Facts, theme: Theme, own: i64, total: i64) -> Vec<Span<'static
 
 /// Width of the columns of values, unless one is longer.
 const VALUES: usize = 8 + 11 + 1 + 8 + 11 + 2;
-
-/// The title of a column, with a mark if the rows are sorted by it.
-pub(super) fn title(app: &App, column: Column, text: &str) -> String {
-    match app.page().query.shown.order() {
-        Some(order) if order.column == column && order.reversed => {
-            format!("{}{text}", app.theme.glyph("▴", "^"))
-        }
-        Some(order) if order.column == column => format!("{}{text}", app.theme.glyph("▾", "*")),
-        _ => text.to_owned(),
-    }
-}
-
-/// Draws the titles of the columns of self values and totals.
-pub(super) fn titles(app: &App, facts: &Facts, last: &str, area: Rect, out: &mut Buffer) {
-    let own = title(app, Column::SelfValue, "self");
-    let total = title(app, Column::Total, "total");
-    let last = title(app, Column::Name, last);
-    let text = if is_narrow(area) {
-        format!("{:>8}  {last}", "self%")
-    } else {
-        let width = facts.value_width();
-        format!("{:>8}{own:>width$} {:>8}{total:>width$}  {last}", "self%", "total%")
-    };
-    put(out, app.theme, area, &text, app.theme.strong());
-}
 
 /// True if there is space for one column of values only.
 pub(super) fn is_narrow(area: Rect) -> bool {
@@ -126,7 +103,7 @@ pub(super) fn draw_row(app: &App, list_row: ListRow<'_>, row: Rect, out: &mut Bu
 }
 
 /// The title of the column of names.
-pub(super) fn row_title(rows: &Rows) -> &str {
+fn row_title(rows: &Rows) -> &str {
     match rows {
         Rows::Functions => "function",
         Rows::Lines => "function and line",
@@ -148,6 +125,9 @@ impl LabelColumns<'_> {
     /// Widest column, in cells.
     const MOST_WIDTH: usize = 24;
 
+    /// The space behind a column.
+    const GAP: &str = "  ";
+
     /// The columns of a table, as wide as the rows that are shown need.
     fn new<'a>(app: &App, table: &'a Table, area: Rect) -> LabelColumns<'a> {
         let keys = table.kind.labels();
@@ -162,9 +142,11 @@ impl LabelColumns<'_> {
         LabelColumns { keys, widths }
     }
 
-    /// Their titles, before that of the name.
-    fn titles(&self, name: &str) -> String {
-        self.row(self.keys) + name
+    /// Their titles, which stand before that of the name; none without labels.
+    fn title(&self) -> Option<Title> {
+        let text = self.row(self.keys);
+        let text = text.strip_suffix(LabelColumns::GAP)?;
+        Some(Title::plain(None, format!("{}{text}", LabelColumns::GAP)))
     }
 
     /// The labels of a row.
@@ -172,10 +154,18 @@ impl LabelColumns<'_> {
         let cells = labels.iter().zip(&self.widths).map(|(label, &width)| {
             let text = shorten::middle(label, width);
             let rest = width.saturating_sub(text.width());
-            format!("{text}{}  ", " ".repeat(rest))
+            format!("{text}{}{}", " ".repeat(rest), LabelColumns::GAP)
         });
         cells.collect()
     }
+}
+
+/// The titles of a table.
+pub(super) fn table_titles(app: &App, table: &Table, area: Rect) -> Vec<Title> {
+    let mut titles = titles::values(app, &table.facts, row_title(&table.kind), area);
+    let at = titles.len() - 1;
+    titles.splice(at..at, LabelColumns::new(app, table, area).title());
+    titles
 }
 
 /// Draws a table.
@@ -185,7 +175,7 @@ pub(super) fn draw_table(app: &App, table: &Table, area: Rect, out: &mut Buffer)
     }
     let facts = &table.facts;
     let labels = LabelColumns::new(app, table, area);
-    titles(app, facts, &labels.titles(row_title(&table.kind)), area, out);
+    titles::draw(app, area, out);
     for (i, row) in rows(app, table.rows.len(), area) {
         let at = &table.rows[i];
         let values = values(facts, app.theme, at.self_value, at.total);
@@ -203,6 +193,23 @@ pub(super) fn draw_table(app: &App, table: &Table, area: Rect, out: &mut Buffer)
         let is_selected = i == app.page().cursor.selected;
         draw_row(app, ListRow { values, name: &name, style, is_selected }, row, out);
     }
+    draw_note(app, table.rows.len(), area, out);
+}
+
+/// The titles of a call tree or a sandwich.
+pub(super) fn tree_titles(app: &App, graph: &Graph, area: Rect) -> Vec<Title> {
+    let left_out = match graph.tree.left_out {
+        0 => String::new(),
+        count => format!("  ({count} branches below {SMALL_BRANCH}% left out)"),
+    };
+    if app.page().query.shown != Shown::Tree(Direction::Callers) {
+        return titles::values(app, &graph.facts, &format!("function{left_out}"), area);
+    }
+    // As in text: one value, the self value of the first function in this context.
+    let width = if is_narrow(area) { 0 } else { graph.facts.value_width() };
+    let own = if is_narrow(area) { "" } else { "self" };
+    let text = format!("{:>8}{own:>width$}  function, its callers below it{left_out}", "self%");
+    vec![Title::plain(None, text)]
 }
 
 /// Draws a call tree or a sandwich.
@@ -212,21 +219,9 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
     if draw_empty(app, lines.len(), area, out) {
         return;
     }
-    let left_out = match graph.tree.left_out {
-        0 => String::new(),
-        count => format!("  ({count} branches below {SMALL_BRANCH}% left out)"),
-    };
+    titles::draw(app, area, out);
     let facts = &graph.facts;
     let is_of_callers = page.query.shown == Shown::Tree(Direction::Callers);
-    if is_of_callers {
-        // As in text: one value, the self value of the first function in this context.
-        let width = if is_narrow(area) { 0 } else { facts.value_width() };
-        let own = if is_narrow(area) { "" } else { "self" };
-        let text = format!("{:>8}{own:>width$}  function, its callers below it", "self%");
-        put(out, app.theme, area, &format!("{text}{left_out}"), app.theme.strong());
-    } else {
-        titles(app, facts, &format!("function{left_out}"), area, out);
-    }
     for (i, row) in rows(app, lines.len(), area) {
         let id = lines[i];
         let node = graph.tree.node(id);
@@ -264,8 +259,21 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
     }
 }
 
+/// Draws why the rows above are one for all samples.
+fn draw_note(app: &App, count: usize, area: Rect, out: &mut Buffer) {
+    let y = area.y.saturating_add(u16::try_from(count + 2).unwrap_or(u16::MAX));
+    let note = app.page().model.as_deref().and_then(empty::note);
+    if let Some(note) = note.filter(|_| y < area.y + area.height) {
+        put(out, app.theme, Rect { y, height: 1, ..area }, &format!(" {note}"), app.theme.faint());
+    }
+}
+
 /// Draws lines of text.
 pub(super) fn draw_text(app: &App, lines: &[String], area: Rect, out: &mut Buffer) {
+    let is_blank = lines.iter().all(|line| line.trim().is_empty());
+    if is_blank && draw_empty(app, 0, area, out) {
+        return;
+    }
     for (i, row) in rows(app, lines.len(), area) {
         let is_selected = i == app.page().cursor.selected;
         let values = Vec::new();
@@ -274,32 +282,37 @@ pub(super) fn draw_text(app: &App, lines: &[String], area: Rect, out: &mut Buffe
     }
 }
 
-/// Draws threads by state, in percent of the whole.
-pub(super) fn draw_states(app: &App, threads: &ThreadTable, area: Rect, out: &mut Buffer) {
-    if draw_empty(app, threads.rows.len(), area, out) {
-        return;
-    }
-    let names = states::titles(threads.has_states);
-    // States that no thread has are left out, unless rows are sorted by them.
+/// The states of a table: those that no thread has are left out, unless rows are sorted by them.
+fn shown_states(app: &App, threads: &ThreadTable) -> Vec<usize> {
     let order = app.page().query.shown.order();
     let is_shown = |state: &usize| {
         let by_it = order.is_some_and(|order| order.column == Column::State(*state));
         by_it || threads.rows.iter().any(|row| row.by_state[*state] != 0)
     };
-    let states: Vec<usize> = (0..names.len()).filter(is_shown).collect();
-    let width = threads.facts.value_width();
-    let mut text = if is_narrow(area) {
-        format!("{:>8}", title(app, Column::Total, "total%"))
-    } else {
-        format!("{:>width$}", title(app, Column::Total, "total"))
-    };
-    if !is_narrow(area) {
-        for &state in &states {
-            text += &format!("{:>10}", title(app, Column::State(state), names[state]));
-        }
+    (0..states::titles(threads.has_states).len()).filter(is_shown).collect()
+}
+
+/// The titles of threads by state.
+pub(super) fn state_titles(app: &App, threads: &ThreadTable, area: Rect) -> Vec<Title> {
+    let name = Title::last(app, "thread");
+    if is_narrow(area) {
+        return vec![Title::right(app, Column::Total, "total%", 8), name];
     }
-    text += &format!("  {}", title(app, Column::Name, "thread"));
-    put(out, app.theme, area, &text, app.theme.strong());
+    let names = states::titles(threads.has_states);
+    let total = Title::right(app, Column::Total, "total", threads.facts.value_width());
+    let states = shown_states(app, threads).into_iter();
+    let states = states.map(|state| Title::right(app, Column::State(state), names[state], 10));
+    [total].into_iter().chain(states).chain([name]).collect()
+}
+
+/// Draws threads by state, in percent of the whole.
+pub(super) fn draw_states(app: &App, threads: &ThreadTable, area: Rect, out: &mut Buffer) {
+    if draw_empty(app, threads.rows.len(), area, out) {
+        return;
+    }
+    titles::draw(app, area, out);
+    let states = shown_states(app, threads);
+    let width = threads.facts.value_width();
     for (i, row) in rows(app, threads.rows.len(), area) {
         let thread = &threads.rows[i];
         let share = |value: i64, width: usize| {
@@ -320,4 +333,5 @@ pub(super) fn draw_states(app: &App, threads: &ThreadTable, area: Rect, out: &mu
         let is_selected = i == app.page().cursor.selected;
         draw_row(app, ListRow { values, name: &name, style: Style::new(), is_selected }, row, out);
     }
+    draw_note(app, threads.rows.len(), area, out);
 }

@@ -166,8 +166,8 @@ fn a_flame_graph_has_the_gains_and_counts_the_losses() {
     for freed in [-3, -5, -8] {
         let drawn = drawn(flame(), &[("kept", 5), ("small", 3), ("freed", freed)]);
         assert!(drawn[0].ends_with("space  8 B  1 negative left out"), "{drawn:?}");
-        let rows = ["main".to_owned(), format!("{:<50}small", "kept")];
-        assert_eq!(drawn[1..4], [&rows[0], &rows[1], ""], "{freed}");
+        let rows = ["all  8 B".to_owned(), "main".to_owned(), format!("{:<50}small", "kept")];
+        assert_eq!(drawn[1..5], [&rows[0], &rows[1], &rows[2], ""], "{freed}");
     }
     let losses = [("kept", -5), ("freed", -8)];
     for shown in [flame(), Shown::diff_flame()] {
@@ -219,7 +219,8 @@ fn a_filter_that_nothing_meets_is_explained() {
     let focus = " filters: focus=foo1  focus=typo: no frame matches";
     for shown in [Shown::functions(), Shown::flame(Direction::Callees), Shown::diff_flame()] {
         let lines = drawn(shown, Condition::Focus);
-        assert_eq!(lines[1..4], [focus, " no samples", " focus=typo: no frame matches"]);
+        let reason = " no samples pass the filters; u removes the last one, U any of them";
+        assert_eq!(lines[1..4], [focus, reason, " focus=typo: no frame matches"]);
     }
     let of = ShownSource::lines("main".to_owned());
     let error = &drawn(Shown::Source(of), Condition::Focus)[2];
