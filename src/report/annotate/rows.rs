@@ -57,12 +57,14 @@ pub struct CodeRow {
     pub text: String,
     /// The function that it leads to: an inlined one, or the target of a call.
     pub function: Option<String>,
+    /// The address in the file to which an instruction jumps, or which it calls.
+    pub target: Option<u64>,
 }
 
 impl CodeRow {
     /// A row without values.
     pub fn plain(content: Content, text: String) -> CodeRow {
-        CodeRow { content, values: RowValues::default(), text, function: None }
+        CodeRow { content, values: RowValues::default(), text, function: None, target: None }
     }
 }
 
@@ -80,6 +82,8 @@ pub enum SectionKind {
 pub struct Section {
     /// What its rows are.
     pub kind: SectionKind,
+    /// The path of the binary, if its rows are instructions.
+    pub binary: Option<String>,
     /// Lines above its rows.
     pub notes: Vec<String>,
     /// Its rows.
@@ -89,7 +93,8 @@ pub struct Section {
 impl Section {
     /// A section of instructions that are missing.
     fn note(note: String) -> Section {
-        Section { kind: SectionKind::Assembly, notes: vec![clean(&note)], rows: Vec::new() }
+        let notes = vec![clean(&note)];
+        Section { kind: SectionKind::Assembly, binary: None, notes, rows: Vec::new() }
     }
 }
 
@@ -174,14 +179,14 @@ fn add_line(view: &View, line: &SourceLine, text: Option<&SourceText>, rows: &mu
     };
     let indent = text.len() - text.trim_start().len();
     let content = Content::Line(line.line.max(0));
-    rows.push(CodeRow { content, values: line.values, text, function: None });
+    rows.push(CodeRow { values: line.values, ..CodeRow::plain(content, text) });
     for inlined in &line.inlined {
         let indent = " ".repeat((indent + 2 * inlined.depth as usize).min(MAX_INDENT));
+        let text = clean(&format!("{indent}{}", inlined_text(view, inlined)));
         rows.push(CodeRow {
-            content: Content::Inlined,
             values: inlined.values,
-            text: clean(&format!("{indent}{}", inlined_text(view, inlined))),
             function: Some(name(view, inlined.function).to_owned()),
+            ..CodeRow::plain(Content::Inlined, text)
         });
     }
 }
@@ -210,7 +215,8 @@ pub fn assembly_sections(
             let mut maker = PieceRows { own, id, sources, rows: Vec::new() };
             maker.add(piece, &shown);
             let (kind, notes) = (SectionKind::Assembly, piece_notes(assembly, piece));
-            sections.push(Section { kind, notes, rows: maker.rows });
+            let binary = Some(id.path.to_owned());
+            sections.push(Section { kind, binary, notes, rows: maker.rows });
         }
         if assembly.left_out > 0 {
             let left = assembly.left_out;
@@ -281,6 +287,7 @@ impl PieceRows<'_, '_> {
             values: RowValues { self_value, total },
             text: clean(&text),
             function: target.filter(|target| !target.is_empty() && *target != self.own),
+            target: instruction.target.as_ref().map(|target| target.address.0),
         });
     }
 }

@@ -61,7 +61,12 @@ fn write_source(
         order => ordered_rows(view, listing, text, order),
     };
     let kind = SectionKind::Source;
-    write_section(out, view, layout.percent, &Section { kind, notes: Vec::new(), rows })
+    write_section(
+        out,
+        view,
+        layout.percent,
+        &Section { kind, binary: None, notes: Vec::new(), rows },
+    )
 }
 
 /// Writes the instructions of a listing.

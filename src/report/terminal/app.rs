@@ -336,7 +336,10 @@ impl App {
             Action::RemoveFilter => return self.remove_last_filter(),
             Action::FiltersMenu => self.open_filters_menu(),
             Action::TypeFilter => self.begin(Purpose::Filter),
+            Action::Back if self.page_mut().unfollow(body) => {}
             Action::Back => return self.step(-1),
+            Action::NextHot => self.go_to_hot(Way::Forward),
+            Action::PreviousHot => self.go_to_hot(Way::Backward),
             Action::Forward => return self.step(1),
             Action::Search => self.begin(Purpose::Search),
             Action::Write => self.begin(Purpose::Write),
@@ -388,6 +391,14 @@ impl App {
                 self.show(Shown::Quality(Order::by(view::query::Column::SelfValue)))
             }
             ViewKey::Header => self.show(Shown::Header),
+        }
+    }
+
+    /// Goes to the row that is next in the order of self values, or the one before.
+    fn go_to_hot(&mut self, way: Way) {
+        let body = self.body;
+        if !self.page_mut().go_to_hot(way, body) {
+            self.show_message("only source and assembly with values have hot lines".to_owned());
         }
     }
 

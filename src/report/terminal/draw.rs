@@ -205,9 +205,9 @@ fn hints(query: &Query) -> &'static str {
             "Enter expand  a source  m menu  / search  ? help"
         }
         Shown::Source(ShownSource { assembly: true, .. }) => {
-            "a source  Enter menu  w write  / search  ? help"
+            "Enter follow  Tab hottest  a source  / search  ? help"
         }
-        Shown::Source(_) => "a assembly  Enter menu  w write  / search  ? help",
+        Shown::Source(_) => "a assembly  Tab hottest  Enter menu  / search  ? help",
         Shown::States(_) => "Enter menu  > sort  + focus  / search  ? help",
         Shown::Diff { .. } => "o totals  F flame graph  > sort  / search  ? help",
         Shown::DiffFlame(_) => "Enter zoom  Esc out  D table  / search  ? help",

@@ -63,6 +63,10 @@ pub enum Action {
     Back,
     /// Goes forward in the history.
     Forward,
+    /// Goes to the next line or instruction in the order of self values.
+    NextHot,
+    /// Goes to the previous one.
+    PreviousHot,
     /// Copies the selected name.
     Copy,
     /// Writes the view to a file.
@@ -137,7 +141,7 @@ const fn binding(keys: &'static str, action: &'static str) -> Binding {
 /// The help of all profiles.
 const HELP: &[Binding] = &[
     binding("j k, arrows", "move; PgUp PgDn, Space b, ^U ^D: by pages; g G: to the ends"),
-    binding("Enter", "expand the row, zoom into the box; in tables, the menu"),
+    binding("Enter", "expand the row, zoom in, follow the jump; in tables, the menu"),
     binding("m", "menu: what can be done with the selected row"),
     binding("l Right, h Left", "expand and collapse the row, or move the text"),
     binding("e c", "expand all below the row, collapse all"),
@@ -148,6 +152,7 @@ const HELP: &[Binding] = &[
     binding("5 to 9", "lines, binaries, processes, threads, files"),
     binding("L", "rows by any label (menu)"),
     binding("a", "source of the selected function; there, assembly"),
+    binding("Tab, Shift-Tab", "in source: next hottest line, and back (also H)"),
     binding("S", "sandwich: its callers and its callees"),
     binding("X", "threads by state, or the stacks of a snapshot"),
     binding("D o F", "difference (prof diff); its totals; its flame graph"),
@@ -243,6 +248,8 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('N') => Action::PreviousMatch,
         KeyCode::Backspace | KeyCode::Char('[') => Action::Back,
         KeyCode::Char(']') => Action::Forward,
+        KeyCode::Tab | KeyCode::Char('H') => Action::NextHot,
+        KeyCode::BackTab => Action::PreviousHot,
         KeyCode::Char('y') => Action::Copy,
         KeyCode::Char('w') => Action::Write,
         KeyCode::Char('p') => Action::Pause,

@@ -10,6 +10,7 @@ use super::cursor::{Cursor, Move};
 use super::model::Model;
 use super::outline::Outline;
 use super::place::Place;
+use super::search::Way;
 use super::source::Content;
 use view::query::{Query, Shown, ShownFlame};
 use view::{BoxTree, Direction, Tree};
@@ -38,6 +39,8 @@ pub struct PageState {
     place: Option<Place>,
     /// The name of what is selected as soon as there is a model.
     pub wanted: Option<String>,
+    /// The instructions whose jumps were followed.
+    followed: Vec<usize>,
 }
 
 /// The size of the part of the screen that shows a page.
@@ -82,6 +85,7 @@ impl PageState {
             is_touched: false,
             place: None,
             wanted: None,
+            followed: Vec::new(),
         }
     }
 
@@ -91,6 +95,7 @@ impl PageState {
         self.outline = Outline::default();
         self.zoom = Tree::ROOT;
         self.place = None;
+        self.followed.clear();
     }
 
     /// Frees the model until the page is shown again. The next one is shown at the same place.
@@ -124,6 +129,8 @@ impl PageState {
             self.cursor.selected = code.hottest;
         }
         self.model.replace(model).into_iter().for_each(release);
+        // Its rows may have other numbers.
+        self.followed.clear();
         self.error = None;
         if let Some(place) = place {
             place.restore(self);
@@ -407,7 +414,17 @@ impl PageState {
                 return false;
             }
             self.zoom = node;
-            self.cursor.fit(usize::MAX, body.rows());
+            self.cursor.fit(usize::MAX, self.height(body));
+            return true;
+        }
+        if let Model::Code(code) = &*model
+            && let Some(&row) = code.jumps.get(&self.cursor.selected)
+        {
+            if self.followed.len() == MAX_FOLLOWED {
+                self.followed.remove(0);
+            }
+            self.followed.push(self.cursor.selected);
+            self.go(Move::To(row), body);
             return true;
         }
         let Model::Graph(graph) = &*model else { return false };
@@ -419,6 +436,29 @@ impl PageState {
             self.outline.expand(graph, node);
         }
         self.cursor.fit(self.rows(), body.rows());
+        true
+    }
+
+    /// Goes back to the jump that was followed last; false if there is none.
+    pub fn unfollow(&mut self, body: Body) -> bool {
+        let Some(row) = self.followed.pop() else { return false };
+        self.go(Move::To(row), body);
+        true
+    }
+
+    /// Selects the next row in the order of self values, the largest first, or the previous one.
+    /// False if the page has none.
+    pub fn go_to_hot(&mut self, way: Way, body: Body) -> bool {
+        let model = self.model.clone();
+        let Some(Model::Code(code)) = model.as_deref() else { return false };
+        let count = code.hot.len();
+        let at = code.hot.iter().position(|&row| row == self.cursor.selected);
+        let next = match (way, at) {
+            _ if count == 0 => return false,
+            (Way::Forward, at) => at.map_or(0, |at| (at + 1) % count),
+            (Way::Backward, at) => at.map_or(0, |at| (at + count - 1) % count),
+        };
+        self.go(Move::To(code.hot[next]), body);
         true
     }
 
@@ -480,6 +520,9 @@ impl PageState {
         }
     }
 }
+
+/// Most jumps that lead back.
+const MAX_FOLLOWED: usize = 100;
 
 /// Columns by which text is moved to the side.
 const SIDE_STEP: usize = 8;

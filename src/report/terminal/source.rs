@@ -1,6 +1,9 @@
 //! The source of a function or file with values, and its instructions, as rows of a list.
 
 use std::io::Write;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
 
 use super::model::{Context, Facts, reason};
 use crate::report::annotate::{
@@ -29,6 +32,10 @@ pub struct Code {
     pub rows: Vec<CodeRow>,
     /// The row with the largest value.
     pub hottest: usize,
+    /// The rows with self values, the largest first.
+    pub hot: Vec<usize>,
+    /// The row to which the instruction of a row leads.
+    pub jumps: FxHashMap<usize, usize>,
     /// It is code without a name, which has instructions only.
     pub is_unnamed: bool,
 }
@@ -48,14 +55,19 @@ impl Code {
         let sections = sections(context, &view, found, name)?;
         let servers = annotate::server_notes(&context.code.symbols).into_iter();
         let notes = servers.map(|note| CodeRow::plain(Content::Note, note));
-        let rows: Vec<CodeRow> = notes.chain(rows(sections)).collect();
+        let mut rows: Vec<CodeRow> = notes.collect();
+        let jumps = add_sections(sections, &mut rows);
         let is_own =
             |row: &CodeRow| matches!(row.content, Content::Line(_) | Content::Instruction { .. });
         let size = |row: &CodeRow| (row.values.self_value.unsigned_abs(), row.values.total);
+        let mut hot: Vec<usize> = (0..rows.len())
+            .filter(|&row| is_own(&rows[row]) && rows[row].values.self_value != 0)
+            .collect();
+        hot.sort_by_key(|&row| (std::cmp::Reverse(size(&rows[row])), row));
         let candidates = rows.iter().enumerate().rev().filter(|(_, row)| is_own(row));
         let hottest = candidates.max_by_key(|(_, row)| size(row)).map_or(0, |(i, _)| i);
         let facts = Facts::new(&answer.part, view);
-        Ok(Code { facts, rows, hottest, is_unnamed: found.is_unnamed })
+        Ok(Code { facts, rows, hottest, hot, jumps, is_unnamed: found.is_unnamed })
     }
 }
 
@@ -75,16 +87,47 @@ pub fn text(context: &Context, query: &Query, shown: &ShownSource) -> Result<Vec
     Ok(String::from_utf8_lossy(&out).lines().map(str::to_owned).collect())
 }
 
-/// The rows of a list.
-fn rows(sections: Vec<Section>) -> Vec<CodeRow> {
-    let mut rows = Vec::new();
-    for section in sections {
+/// Adds the rows of a list. Returns the rows to which jumps and calls lead: in their own section if
+/// it has the address, else in another one of the same binary.
+fn add_sections(sections: Vec<Section>, rows: &mut Vec<CodeRow>) -> FxHashMap<usize, usize> {
+    let mut instructions = Vec::new();
+    for (number, section) in sections.into_iter().enumerate() {
         let blank = (!rows.is_empty()).then(String::new);
         let notes = blank.into_iter().chain(section.notes);
         rows.extend(notes.map(|note| CodeRow::plain(Content::Note, note)));
+        let first = rows.len();
         rows.extend(section.rows);
+        if let Some(binary) = section.binary {
+            instructions.push(SectionRows { number, binary, rows: first..rows.len() });
+        }
     }
-    rows
+    let mut in_section = FxHashMap::default();
+    let mut in_binary = FxHashMap::default();
+    for section in &instructions {
+        for row in section.rows.clone() {
+            if let Content::Instruction { address, .. } = rows[row].content {
+                in_section.entry((section.number, address)).or_insert(row);
+                in_binary.entry((&*section.binary, address)).or_insert(row);
+            }
+        }
+    }
+    let mut jumps = FxHashMap::default();
+    for section in &instructions {
+        for row in section.rows.clone() {
+            let Some(target) = rows[row].target else { continue };
+            let found = in_section.get(&(section.number, target));
+            let found = found.or_else(|| in_binary.get(&(&*section.binary, target)));
+            jumps.extend(found.map(|&found| (row, found)));
+        }
+    }
+    jumps
+}
+
+/// The rows of a section of instructions.
+struct SectionRows {
+    number: usize,
+    binary: String,
+    rows: Range<usize>,
 }
 
 /// The sections of the page of what has this name. Fails with one line.
@@ -110,7 +153,7 @@ fn sections(
             let text = annotated.text.text.as_deref().ok();
             let shown = shown(listing, text, *listing_count == 1);
             let rows = source_rows(view, listing, text, &shown);
-            vec![Section { kind: SectionKind::Source, notes: Vec::new(), rows }]
+            vec![Section { kind: SectionKind::Source, binary: None, notes: Vec::new(), rows }]
         };
         if let Some(first) = found.first_mut() {
             notes.append(&mut first.notes);
@@ -121,7 +164,8 @@ fn sections(
     let left = listing_count - source.listings.len();
     if left > 0 {
         let notes = vec![format!("… and {left} more of this name")];
-        sections.push(Section { kind: SectionKind::Source, notes, rows: Vec::new() });
+        let kind = SectionKind::Source;
+        sections.push(Section { kind, binary: None, notes, rows: Vec::new() });
     }
     Ok(sections)
 }
@@ -231,5 +275,36 @@ mod tests {
         assert!(texts.contains("note: no instructions of /usr/lib/libx.so"), "{texts}");
         let missing = rows(&context, "ou.er", false).err();
         assert_eq!(missing.as_deref(), Some("no sample that passes the filters has ou.er"));
+    }
+
+    /// A section of instructions at these addresses, some of which jump.
+    fn section(binary: &str, instructions: &[(u64, Option<u64>)]) -> Section {
+        let row = |&(address, target): &(u64, Option<u64>)| {
+            let content = Content::Instruction { address, skid: false };
+            CodeRow { target, ..CodeRow::plain(content, String::new()) }
+        };
+        let rows = instructions.iter().map(row).collect();
+        let (kind, binary) = (SectionKind::Assembly, Some(binary.to_owned()));
+        Section { kind, binary, notes: vec!["note".to_owned()], rows }
+    }
+
+    #[test]
+    fn jumps_lead_to_instructions_of_their_binary() {
+        let sections = vec![
+            section("a", &[(1, Some(2)), (2, Some(9)), (3, Some(40))]),
+            section("b", &[(9, Some(2)), (10, None)]),
+            section("a", &[(2, None), (9, Some(2)), (10, Some(1))]),
+        ];
+        let mut rows = Vec::new();
+        let jumps = add_sections(sections, &mut rows);
+        let address = |row: usize| match rows[row].content {
+            Content::Instruction { address, .. } => address,
+            _ => 0,
+        };
+        let mut found: Vec<_> = jumps.into_iter().collect();
+        found.sort_unstable();
+        // Below the note and, between sections, a blank row and the note.
+        assert_eq!(found, [(1, 2), (2, 11), (11, 10), (12, 1)]);
+        assert!(found.iter().all(|&(from, to)| rows[from].target == Some(address(to))));
     }
 }
