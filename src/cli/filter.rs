@@ -92,6 +92,16 @@ fn style() -> impl TypedValueParser<Value = Style> {
     })
 }
 
+/// The word of `--demangle` for a style.
+pub fn style_word(style: Style) -> &'static str {
+    match style {
+        Style::None => "none",
+        Style::Short => "short",
+        Style::Templates => "templates",
+        Style::Full => "full",
+    }
+}
+
 impl FilterArgs {
     /// Fails if a value is no filter. Called before profiles are read or recorded.
     pub fn check(&self) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use super::columns::ColumnArgs;
 use super::diff::{DiffPlan, ScaleArgs, TestArgs};
-use super::filter::{FilterArgs, answered, failed, samples};
+use super::filter::{FilterArgs, answered, failed, samples, style_word};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::source::{ComparedSources, ProfileSource};
 use super::time::{self, TimeArgs};
@@ -24,6 +24,7 @@ use view::query::{
 };
 use view::{Cancel, Cut, Direction, Granularity, Part, Sort, View};
 
+mod command;
 pub(super) mod interactive;
 mod view_args;
 
@@ -251,6 +252,12 @@ impl Args {
             }
             None => diff.print(),
         }
+    }
+
+    /// The options that no key of the interactive views changes.
+    fn fixed_options(&self) -> Vec<String> {
+        let style = self.filter.demangle.map(|style| format!("--demangle={}", style_word(style)));
+        style.into_iter().chain(self.code.words()).collect()
     }
 
     fn format(&self) -> OutputFormat {

@@ -13,9 +13,10 @@ use super::super::filter::{FilterArgs, failed};
 use super::super::sort::check_labels;
 use super::super::source::{ComparedSources, Loaded, ProfileSource};
 use super::super::symbol_args::debuginfod_client;
+use super::command::CommandOptions;
 use super::{Args, Plan};
 use crate::report::diff::renamed_line;
-use crate::report::terminal::{self, Base, CodeOptions, Opened, Start};
+use crate::report::terminal::{self, Base, CodeOptions, Opened, PageCommand, Start};
 use code::text::SourcePaths;
 use profile::Profile;
 use symbols::SymbolOptions;
@@ -57,16 +58,40 @@ pub fn has_terminal() -> bool {
 /// The first page of the interactive views; `None`: text is printed, because an option selects it,
 /// the terminal cannot show them, or they do not have what the options select.
 pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
-    let Some(shown) = shown(args, plan).filter(|_| has_terminal()) else { return Ok(None) };
-    Ok(Some(Start {
-        file: listed(&plan.source),
-        query: Query {
-            granularity: None,
-            collapses_recursion: args.collapse_recursion,
-            ..args.filter.query(shown)
-        },
-        code: args.code.options()?,
-    }))
+    let Some(query) = query(args, plan).filter(|_| has_terminal()) else { return Ok(None) };
+    let options = CommandOptions::new(&plan.source, args.fixed_options());
+    let write = move |profile: &Profile, query: &Query| options.lines(profile, query);
+    let command = PageCommand(Some(Arc::new(write)));
+    Ok(Some(Start { file: listed(&plan.source), query, code: args.code.options()?, command }))
+}
+
+/// The query of the first page, but for what follows from the profile; `None`: text is printed.
+fn query(args: &Args, plan: &Plan) -> Option<Query> {
+    let filtered = args.filter.query(shown(args, plan)?);
+    let collapses_recursion = args.collapse_recursion;
+    Some(Query { granularity: None, collapses_recursion, ..filtered })
+}
+
+/// The query of the first page; `None`: text is printed.
+pub(super) fn page_query(
+    args: &Args,
+    plan: &Plan,
+    profile: &Profile,
+) -> anyhow::Result<Option<Query>> {
+    let Some(mut query) = query(args, plan) else { return Ok(None) };
+    query.type_index = match &mut query.shown {
+        Shown::Table(table) if has_columns(args) || !table.is_plain() => {
+            table.columns = args.columns.request(profile, args.filter.type_indices(profile)?)?;
+            table.columns.types[0]
+        }
+        _ => args.filter.type_index(profile)?,
+    };
+    if let Shown::Table(table) = &mut query.shown
+        && plan.has_usual_rows
+    {
+        table.rows = Rows::usual(profile, query.type_index);
+    }
+    Ok(Some(query))
 }
 
 fn shown(args: &Args, plan: &Plan) -> Option<Shown> {
@@ -197,6 +222,16 @@ pub(in crate::cli) struct CodeArgs {
 }
 
 impl CodeArgs {
+    /// The options that were given.
+    pub(super) fn words(&self) -> Vec<String> {
+        let path = |option: &str, path: &PathBuf| format!("--{option}={}", path.display());
+        let source = self.source_path.iter().map(|value| path("source-path", value));
+        let trim = self.trim_path.iter().map(|value| format!("--trim-path={value}"));
+        let symbol = self.symbol_path.iter().map(|value| path("symbol-path", value));
+        let servers = self.debuginfod.iter().map(|url| format!("--debuginfod={url}"));
+        source.chain(trim).chain(symbol).chain(servers).collect()
+    }
+
     /// The places. Fails if a value of `--debuginfod` is not a URL, or there is no server.
     pub(in crate::cli) fn options(&self) -> anyhow::Result<CodeOptions> {
         let paths =
@@ -213,31 +248,15 @@ impl CodeArgs {
 pub(super) fn run(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCode> {
     // Wrong options are an error before the screen is entered.
     args.filter.check()?;
-    let first = start.query.shown.clone();
     terminal::run(start, move || {
         let Loaded { profile, notes } = args.filter.open(&plan.source)?;
         check_labels(&profile, &plan.must_exist)?;
-        let mut table = match first {
-            Shown::Table(table) if has_columns(&args) || !table.is_plain() => table,
-            first => {
-                let type_index = args.filter.type_index(&profile)?;
-                let shown = match first {
-                    Shown::Table(table) if plan.has_usual_rows => {
-                        let rows = Rows::usual(&profile, type_index);
-                        Some(Shown::Table(Table { rows, ..table }))
-                    }
-                    _ => None,
-                };
-                return Ok(Opened { profile, base: None, shown, type_index, notes });
-            }
-        };
-        if table.over.is_some() && profile.times.is_empty() {
+        if args.over.is_some() && profile.times.is_empty() {
             return Err(failed(&QueryError::NoTimes(Timed::Table)));
         }
-        table.columns = args.columns.request(&profile, args.filter.type_indices(&profile)?)?;
-        let type_index = table.columns.types[0];
-        let shown = Some(Shown::Table(table));
-        Ok(Opened { profile, base: None, shown, type_index, notes })
+        let query = page_query(&args, &plan, &profile)?.unwrap_or_default();
+        let Query { shown, type_index, .. } = query;
+        Ok(Opened { profile, base: None, shown: Some(shown), type_index, notes })
     })
 }
 

@@ -10,7 +10,7 @@ use super::live::{Control, LiveStatus};
 use super::menu::Menu;
 use super::model::Model;
 use super::page::{Body, PageState, release};
-use super::run::Start;
+use super::run::{PageCommand, Start};
 use super::search::{Search, Way};
 use super::target::Target;
 use super::theme::Theme;
@@ -56,6 +56,8 @@ pub enum Command {
 pub struct App {
     /// The file, for the line at the top.
     pub file: String,
+    /// The commands of pages.
+    command: PageCommand,
     /// The appearance.
     pub theme: Theme,
     /// The profile; `None`: it is being read.
@@ -97,9 +99,10 @@ const MAX_PAGES: usize = 100;
 impl App {
     /// The state before the profile is read.
     pub fn new(start: Start, theme: Theme) -> App {
-        let Start { file, query, .. } = start;
+        let Start { file, query, command, .. } = start;
         App {
             file,
+            command,
             theme,
             profile: None,
             live: None,
@@ -346,6 +349,7 @@ impl App {
             Action::NextMatch => self.next_match(Way::Forward),
             Action::PreviousMatch => self.next_match(Way::Backward),
             Action::Copy => return self.copy(),
+            Action::ShowCommand => self.open_command_menu(),
             Action::NextWindow => return self.control(Control::NextWindow),
             Action::Pause => return self.control(Control::Pause),
             Action::Record => return self.prompt_for_recording(),

@@ -69,6 +69,8 @@ pub enum Action {
     PreviousHot,
     /// Copies the selected name.
     Copy,
+    /// Shows the command line of the page.
+    ShowCommand,
     /// Writes the view to a file.
     Write,
     /// Shows the next window of a recording that goes on.
@@ -166,7 +168,7 @@ const HELP: &[Binding] = &[
     binding("u U", "remove the last filter, choose one to remove"),
     binding("/ n N", "search, next match, previous match"),
     binding("Backspace, [ ]", "back and forward in the history (also Alt-arrows)"),
-    binding("y", "copy the name to the clipboard of the terminal"),
+    binding("y Y", "copy the name; show the command of the page, to copy it"),
     binding("w", "write the view to a file; the name's end is its format"),
     binding("Esc", "cancel; in a flame graph: zoom out"),
     binding("? q", "this help, quit"),
@@ -251,6 +253,7 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Tab | KeyCode::Char('H') => Action::NextHot,
         KeyCode::BackTab => Action::PreviousHot,
         KeyCode::Char('y') => Action::Copy,
+        KeyCode::Char('Y') => Action::ShowCommand,
         KeyCode::Char('w') => Action::Write,
         KeyCode::Char('p') => Action::Pause,
         KeyCode::Char('W') => Action::NextWindow,

@@ -11,6 +11,8 @@ pub enum Choice {
     Act(Action),
     /// Goes to a page, and selects what has this name there.
     Visit(Box<Query>, Option<String>),
+    /// Copies this text.
+    Copy(String),
     /// Removes the filter with this number.
     RemoveFilter(usize),
     /// Removes all filters.

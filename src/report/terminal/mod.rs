@@ -33,5 +33,8 @@ mod written;
 
 pub use difference::Base;
 pub use live::{Control, LiveSource, LiveStatus, Update};
-pub use run::{Opened, Start, run, run_live};
+pub use run::{Opened, PageCommand, Start, run, run_live};
 pub use source::CodeOptions;
+
+#[cfg(test)]
+pub use draw::tests::agreement::queries as test_queries;

@@ -1,5 +1,6 @@
 //! The loop: events in, pictures out.
 
+use std::fmt;
 use std::io;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -60,6 +61,22 @@ pub struct Start {
     pub query: Query,
     /// Places of source and binaries.
     pub code: CodeOptions,
+    /// The commands of pages.
+    pub command: PageCommand,
+}
+
+/// Writes the command line that shows a page again, and lines about what differs; fails with one
+/// line if there is no such command.
+pub type WriteCommand = dyn Fn(&Profile, &Query) -> Result<Vec<String>, String> + Send + Sync;
+
+/// The commands of pages, if the profile is a file.
+#[derive(Clone, Default)]
+pub struct PageCommand(pub Option<Arc<WriteCommand>>);
+
+impl fmt::Debug for PageCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PageCommand").field(&self.0.is_some()).finish()
+    }
 }
 
 /// The end of the interactive views.

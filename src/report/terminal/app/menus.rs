@@ -21,6 +21,12 @@ const ROW_KEYS: [(char, Rows); 4] =
 const LABEL_KEYS: [(char, &str); 2] = [('7', label::PROCESS), ('8', label::THREAD)];
 const OTHER_ROW_KEYS: &str = "abcdeghimnorstvwxyz";
 
+/// Columns of a menu in addition to its texts.
+const MENU_BORDERS: usize = 7;
+
+/// Most lines of a text in a menu.
+const MAX_PARTS: usize = 100;
+
 /// Keys of numbered lines.
 const NUMBERS: &str = "123456789abcdeghimnoprstvwxyz";
 
@@ -85,6 +91,7 @@ impl App {
         match choice {
             Choice::Act(action) => self.act(action),
             Choice::Visit(query, wanted) => self.visit_at(*query, wanted),
+            Choice::Copy(text) => vec![Command::Copy(text)],
             Choice::RemoveFilter(number) => self.remove_filter(number),
             Choice::RemoveAllFilters => {
                 let query = Query { filters: Vec::new(), ..self.page().query.clone() };
@@ -220,6 +227,34 @@ impl App {
             items.push(item(key, text, Choice::Visit(self.query(shown, None), None)));
         }
         self.menu = Some(Menu::new("rows of the table".to_owned(), items));
+    }
+
+    /// Shows the command line of the page, to be copied.
+    pub(super) fn open_command_menu(&mut self) {
+        let (Some(profile), Some(write)) = (&self.profile, &self.command.0) else {
+            self.show_message("only pages of prof report have a command".to_owned());
+            return;
+        };
+        let lines = match write(profile, &self.page().query) {
+            Ok(lines) => lines,
+            Err(reason) => {
+                self.show_message(reason);
+                return;
+            }
+        };
+        let Some(command) = lines.first().cloned() else { return };
+        let columns = usize::from(self.body.width).saturating_sub(MENU_BORDERS).max(1);
+        let mut keys = std::iter::once('y').chain(std::iter::repeat(' '));
+        let mut items = Vec::new();
+        for line in lines {
+            let chars: Vec<char> = line.chars().collect();
+            for part in chars.chunks(columns).take(MAX_PARTS) {
+                let text: String = part.iter().collect();
+                let copy = Choice::Copy(command.clone());
+                items.push(item(keys.next().unwrap_or(' '), text, copy));
+            }
+        }
+        self.menu = Some(Menu::new("command of this page; y copies".to_owned(), items));
     }
 
     /// Opens the menu of filters, of which the chosen one is removed.

@@ -397,3 +397,17 @@ fn a_typed_condition_replaces_the_one_that_is_offered() {
     key(&mut app, KeyCode::BackTab);
     assert_eq!(typed(&app), "hide=foo2");
 }
+
+#[test]
+fn the_command_of_a_page_is_shown_and_copied() {
+    let mut app = app(answers());
+    press(&mut app, &[Action::ShowCommand]);
+    assert_eq!(app.message.as_deref(), Some("only pages of prof report have a command"));
+    let write = |_: &Profile, _: &Query| Ok(vec!["prof report ".to_owned() + &"x".repeat(100)]);
+    app.command = PageCommand(Some(Arc::new(write)));
+    press(&mut app, &[Action::ShowCommand]);
+    let texts: Vec<_> = app.menu.iter().flat_map(|m| &m.items).map(|i| i.text.clone()).collect();
+    assert_eq!((texts.len(), texts.concat().len(), texts[0].len()), (2, 112, 73));
+    let commands = app.menu_key(KeyCode::Char('y').into());
+    assert_eq!(commands, [Command::Copy(texts.concat())]);
+}

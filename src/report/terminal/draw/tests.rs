@@ -14,7 +14,7 @@ use view::query::{Column as ByColumn, Groups, Intervals, Order, Rows, ShownSourc
 use view::testing::{answers, frames_profile, processes, snapshot, states};
 use view::{Condition, Direction, Granularity, Sort};
 
-mod agreement;
+pub mod agreement;
 
 /// A recursion, names that are long, wide or empty, and losses.
 fn hostile() -> Profile {
@@ -180,6 +180,61 @@ fn a_flame_graph_has_the_gains_and_counts_the_losses() {
     assert!(!tree[0].contains("left out"), "{tree:?}");
 }
 
+/// The screen of a profile, after these keys.
+fn pressed(
+    profile: Profile,
+    shown: Shown,
+    keys: &[Action],
+    (width, height): (u16, u16),
+) -> Vec<String> {
+    let theme = Theme { depth: Depth::None, charset: Charset::Unicode };
+    let context = Context::new(&Arc::new(profile));
+    let mut app = App::new(Start { query: Query::new(shown), ..Start::default() }, theme);
+    let page = body(&app, Rect::new(0, 0, width, height));
+    app.body = Body { width: page.width, height: page.height };
+    let mut commands = app.open(context.profile.clone(), 0);
+    for &key in keys {
+        perform(&context, &mut app, commands);
+        commands = app.act(key);
+    }
+    perform(&context, &mut app, commands);
+    screen(&app, width, height)
+}
+
+fn perform(context: &Context, app: &mut App, commands: Vec<Command>) {
+    for command in commands {
+        let Command::Compute(job, query) = command else { continue };
+        app.computed(job, compute(context, &query).map(Arc::new));
+    }
+}
+
+#[test]
+fn the_selected_row_has_its_number_and_its_whole_name() {
+    let down = Action::Go(Move::Rows(1));
+    let lines = pressed(answers(), Shown::functions(), &[down], (80, 12));
+    assert_eq!(lines[10], " main  app.c:1  /usr/bin/app");
+    assert!(lines[11].ends_with(" 2/4"), "{lines:?}");
+    let mut b = Builder::new(&[("samples", "count")]);
+    let long = b.named_location(&format!("begin{}end", "x".repeat(200)));
+    b.add(&[long], LabelSetId::EMPTY, 1, &[]);
+    let lines = pressed(b.finish(None), Shown::functions(), &[], (80, 12));
+    assert!(lines[10].starts_with(" beginxxx") && lines[10].ends_with("xxxend"), "{lines:?}");
+    assert!(lines[10].contains('…'), "{lines:?}");
+}
+
+#[test]
+fn roots_that_are_too_narrow_are_counted() {
+    let mut b = Builder::new(&[("samples", "count")]);
+    for root in 0..1000 {
+        let root = b.named_location(&format!("root{root}"));
+        b.add(&[root], LabelSetId::EMPTY, 1, &[]);
+    }
+    let flame = Shown::flame(Direction::Callees);
+    let lines = pressed(b.finish(None), flame, &[], (80, 10));
+    assert_eq!(lines[1..4], ["all  1,000", "1,000 others", ""]);
+    assert_eq!(lines[8], " 1,000 (100.00%): all");
+}
+
 #[test]
 fn filters_are_shortened_to_the_line() {
     let theme = Theme { depth: Depth::None, charset: Charset::Unicode };
@@ -231,4 +286,88 @@ fn a_filter_that_nothing_meets_is_explained() {
     let lines = drawn(Shown::diff(Rows::Functions), Condition::Hide);
     assert_eq!(lines[1], " filters: hide=foo1  hide=typo: no frame matches");
     assert!(lines.iter().any(|line| line.ends_with("main  (app)") || line.ends_with("main")));
+}
+
+#[test]
+fn a_click_on_a_title_sorts_by_its_column_and_a_second_one_reverses() {
+    let theme = Theme { depth: Depth::None, charset: Charset::Unicode };
+    let base = Base { before: vec![Arc::new(states())], ..Base::default() };
+    let context = Context { base: Some(Arc::new(base)), ..Context::new(&Arc::new(states())) };
+    let area = Rect::new(0, 0, 100, 20);
+    for (shown, titles) in [
+        (Shown::functions(), vec![("total%", ByColumn::Total), ("function", ByColumn::Name)]),
+        (
+            Shown::diff(Rows::Functions),
+            vec![("after", ByColumn::After), (" p", ByColumn::Probability)],
+        ),
+        (Shown::States(Order::by(ByColumn::Total)), vec![("sleeping", ByColumn::State(2))]),
+    ] {
+        let mut app = App::new(start(shown, Vec::new()), theme);
+        let commands = app.open(context.profile.clone(), 0);
+        perform(&context, &mut app, commands);
+        for (title, column) in titles {
+            let line = screen(&app, 100, 20)[1].clone();
+            let byte = line.find(title).unwrap_or_else(|| panic!("{title}: {line}")) + 1;
+            let x = line[..byte].chars().count() as u16;
+            assert_eq!(column_at(&app, body(&app, area), x), Some(column), "{line}");
+            for reversed in [false, true, false] {
+                let commands = app.sort_by(column);
+                perform(&context, &mut app, commands);
+                assert_eq!(app.page().query.shown.order(), Some(Order { column, reversed }));
+            }
+        }
+    }
+    // A tree has one order.
+    let lines = pressed(answers(), Shown::Tree(Direction::Callees), &[], (80, 12));
+    assert!(lines[1].contains("function"), "{lines:?}");
+    let mut app = App::new(start(Shown::Tree(Direction::Callees), Vec::new()), theme);
+    let commands = app.open(context.profile.clone(), 0);
+    perform(&context, &mut app, commands);
+    assert_eq!((app.sort_by(ByColumn::Total), app.message.clone()), (Vec::new(), None));
+}
+
+#[test]
+fn no_page_is_blank() {
+    let theme = Theme { depth: Depth::None, charset: Charset::Unicode };
+    let hidden = AddedFilter { condition: Condition::Focus, value: "no_such_function".to_owned() };
+    for (profile, filters) in [
+        (Profile::default(), Vec::new()),
+        (answers(), vec![hidden.clone()]),
+        (states(), vec![hidden]),
+        (processes(), Vec::new()),
+    ] {
+        let profile = Arc::new(profile);
+        let base = Base { before: vec![profile.clone()], ..Base::default() };
+        let context = Context { base: Some(Arc::new(base)), ..Context::new(&profile) };
+        for shown in views() {
+            let mut app = App::new(start(shown.clone(), filters.clone()), theme);
+            let commands = app.open(profile.clone(), 0);
+            perform(&context, &mut app, commands);
+            let lines = screen(&app, 100, 24);
+            let page = &lines[1 + usize::from(!filters.is_empty())..22];
+            assert!(page.iter().any(|line| !line.trim().is_empty()), "{shown:?}: {lines:#?}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_page_has_its_reason() {
+    let lines = |profile: Profile, shown: Shown| pressed(profile, shown, &[], (100, 12));
+    let empty = lines(Profile::default(), Shown::functions());
+    assert_eq!(empty[1], " no samples: the profile contains none");
+    let mut b = Builder::new(&[("cpu", "nanoseconds"), ("samples", "count")]);
+    let main = b.named_location("main");
+    b.add(&[main], LabelSetId::EMPTY, 0, &[(Column(1), 3)]);
+    let other = lines(b.finish(None), Shown::Tree(Direction::Callees));
+    assert_eq!(other[1], " no samples have a value of type cpu");
+    assert_eq!(other[2], " T shows the next type; values have: samples");
+    let label = lines(answers(), Shown::table(Rows::Label("thread".to_owned())));
+    let reason = " no sample has the label thread: the profile has no labels";
+    assert!(label.iter().any(|line| line == reason), "{label:#?}");
+    let label = lines(processes(), Shown::table(Rows::Label("lock".to_owned())));
+    let reason = " no sample has the label lock; L shows others: process";
+    assert!(label.iter().any(|line| line == reason), "{label:#?}");
+    let threads = lines(answers(), Shown::States(Order::by(ByColumn::Total)));
+    let reason = " no sample has a state; prof record -T wall records the states of threads";
+    assert!(threads.iter().any(|line| line == reason), "{threads:#?}");
 }

@@ -12,7 +12,7 @@ use source::assert_code;
 use view::query::Limits;
 use view::{Answer, Cancel, Filter, Part, Tree};
 
-mod queries;
+pub mod queries;
 mod source;
 
 /// What is shown of a row, without the spaces between the parts.
