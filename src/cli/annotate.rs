@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(value_name = "WHAT")]
     what: String,
 
-    /// pprof files; several are merged; - is standard input [default: profile.pb.gz]
+    /// Profiles; several are merged; - is standard input [default: profile.pb.gz]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 

@@ -63,6 +63,16 @@ const MERGE: &[Example] = &[
     ),
 ];
 
+/// Examples of `prof export`.
+const EXPORT: &[Example] = &[
+    example("prof export --to collapsed", "Print profile.pb.gz as collapsed stacks"),
+    example("prof export perf.folded -o profile.pb.gz", "Convert another format to pprof"),
+    example(
+        "prof export --type samples --process nginx -o nginx.folded",
+        "Write one sample type of one process",
+    ),
+];
+
 /// Examples of `prof annotate`.
 const ANNOTATE: &[Example] = &[
     example("prof annotate main.work", "Print the lines of a function in profile.pb.gz"),
@@ -224,6 +234,7 @@ pub fn examples(subcommand: &str) -> &'static [Example] {
         "record" => RECORD,
         "report" => REPORT,
         "merge" => MERGE,
+        "export" => EXPORT,
         "annotate" => ANNOTATE,
         "flame" => FLAME,
         "top" => TOP,

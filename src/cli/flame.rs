@@ -18,7 +18,8 @@ use crate::report::answer::{self, OutputFormat};
 use crate::report::colors::Scheme;
 use crate::report::diff::{renamed_line, unequal_lengths};
 use crate::report::flame::{self, FlameOptions};
-use crate::report::{flame_diff, folded, json, summary as view_summary};
+use crate::report::{flame_diff, json, summary as view_summary};
+use formats::collapsed;
 use profile::{Profile, label};
 use sys::printed::{self, Stderr};
 use view::answer::DiffBoxesAnswer;
@@ -34,7 +35,7 @@ const HEADING: &str = "Drawing";
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::short("flame"), after_long_help = examples::long("flame"))]
 pub struct Args {
-    /// pprof files; several are merged; - is standard input [default: profile.pb.gz]
+    /// Profiles; several are merged; - is standard input [default: profile.pb.gz]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -391,7 +392,7 @@ impl DrawArgs {
         let options = self.options(title, subtitle, scheme);
         output.write_text(|out| {
             if self.folded {
-                folded::write(out, view, tree)
+                collapsed::write_tree(out, view, tree)
             } else if self.json {
                 answer::write(out, answer, query, OutputFormat::Json, None)
             } else {

@@ -23,7 +23,7 @@ const HEADING: &str = "Drawing";
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::short("graph"), after_long_help = examples::long("graph"))]
 pub struct Args {
-    /// pprof files; several are merged; - is standard input [default: profile.pb.gz]
+    /// Profiles; several are merged; - is standard input [default: profile.pb.gz]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 

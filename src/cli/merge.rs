@@ -13,7 +13,7 @@ use view::without_dropped_frames;
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::short("merge"), after_long_help = examples::long("merge"))]
 pub struct Args {
-    /// pprof files; - is standard input
+    /// Profiles; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 

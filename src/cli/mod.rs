@@ -7,6 +7,7 @@ mod diff;
 mod doctor;
 mod events;
 mod examples;
+mod export;
 mod filter;
 mod flame;
 mod graph;
@@ -61,7 +62,7 @@ pub enum Command {
     Record(Box<record::Args>),
     /// Show profiles as tables, call trees, flame graphs or JSON
     ///
-    /// Reads pprof files of prof and of other tools. On a terminal, the views are interactive: '?'
+    /// Reads profiles of prof and of other tools. On a terminal, the views are interactive: '?'
     /// lists the keys. Into a pipe, or with --stdio, text is printed.
     // pprof's name.
     #[command(mut_arg("fold_inlined", |arg| arg.alias("noinlines")))]
@@ -70,9 +71,16 @@ pub enum Command {
     ///
     /// Values of equal stacks with equal labels are added. Filters select what is written.
     Merge(Box<merge::Args>),
+    /// Write profiles in another format, for other tools
+    ///
+    /// Reads all formats that the other commands read. Filters select what is written.
+    // An export has all parts of its frames.
+    #[command(mut_arg("granularity", |arg| arg.hide(true)))]
+    #[command(mut_arg("fold_inlined", |arg| arg.alias("noinlines")))]
+    Export(Box<export::Args>),
     /// Print the source or the instructions of functions, with values
     ///
-    /// Reads pprof files of prof and of other tools. Source files are found by the paths in the
+    /// Reads profiles of prof and of other tools. Source files are found by the paths in the
     /// profile and in --source-path; with --asm, binaries are disassembled.
     // --demangle none, which annotate has for files as well, replaces --no-demangle.
     // --no-inlines is that of symbolization.
@@ -144,6 +152,7 @@ pub fn main() -> ExitCode {
         Command::Record(args) => record::run(*args),
         Command::Report(args) => report::run(*args),
         Command::Merge(args) => merge::run(*args),
+        Command::Export(args) => export::run(*args),
         Command::Annotate(args) => annotate::run(*args),
         Command::Top(args) => top::run(*args),
         Command::Flame(args) => flame::run(*args),

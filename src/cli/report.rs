@@ -36,7 +36,7 @@ pub use interactive::has_terminal;
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::short("report"), after_long_help = examples::long("report"))]
 pub struct Args {
-    /// pprof files; several are merged; - is standard input [default: profile.pb.gz]
+    /// Profiles; several are merged; - is standard input [default: profile.pb.gz]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 

@@ -8,6 +8,7 @@ use super::naming::LookupResult;
 use super::output::Output;
 use super::progress::Bar;
 use super::symbol_args::SymbolArgs;
+use formats::{Opened, pprof};
 use profile::{Cause, set_unsymbolized};
 use symbols::SymbolOptions;
 use sys::printed::Stderr;
@@ -40,7 +41,14 @@ pub struct Args {
 
 /// Runs `prof symbolize`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut profile = formats::read_file(&args.file)?;
+    let Opened { mut profile, format } = formats::open_file(&args.file)?;
+    if args.output.is_none() && format.name() != pprof::NAME {
+        let file = args.file.display();
+        anyhow::bail!(
+            "{file} is {}: name a file for the result in pprof format with -o",
+            format.title()
+        );
+    }
     // First, so that an unwritable path is reported before the work.
     let output = Output::create(args.output.as_ref().unwrap_or(&args.file))?;
     let mut options = SymbolOptions { force: args.force, ..args.symbols.options()? };

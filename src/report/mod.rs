@@ -1,5 +1,5 @@
-//! The reading side: thin renderers of the models of [`view`] ([`text`], [`json`], [`flame`] (SVG)
-//! and [`folded`]), and advice.
+//! The reading side: thin renderers of the models of [`view`] ([`text`], [`json`] and [`flame`] (SVG)),
+//! and advice.
 
 pub mod advice;
 pub mod annotate;
@@ -11,7 +11,6 @@ pub mod diff;
 pub mod dot;
 pub mod flame;
 pub mod flame_diff;
-pub mod folded;
 pub mod graphviz;
 pub mod json;
 pub mod legend;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use profile::Profile;
 use sys::os;
 
-use super::{ReadError, read, read_regular_file};
+use super::{FORMATS, Opened, ReadError, format_of_file, read_as};
 
 /// Error of reading a file; its `Display` is one line with the file's name, the cause and, if there
 /// is one, the remedy.
@@ -39,7 +39,7 @@ impl fmt::Display for FileError {
             }
             FileError::Directory(path) => {
                 let path = path.display();
-                write!(f, "cannot read {path}: it is a directory; name a pprof file")
+                write!(f, "cannot read {path}: it is a directory; name a profile")
             }
             FileError::Read(None, error) => write!(f, "standard input: {error}"),
             FileError::Read(Some(path), error) if error.is_malformed() => {
@@ -60,8 +60,18 @@ impl std::error::Error for FileError {}
 ///
 /// If the file cannot be opened or read, or is not a profile.
 pub fn read_file(path: &Path) -> Result<Profile, FileError> {
+    open_file(path).map(|opened| opened.profile)
+}
+
+/// The same, with the format that the file has.
+///
+/// # Errors
+///
+/// As [`read_file`].
+pub fn open_file(path: &Path) -> Result<Opened, FileError> {
     if path == Path::new("-") {
-        return read(&mut io::stdin().lock()).map_err(|e| FileError::Read(None, e));
+        let opened = read_as(FORMATS, &mut io::stdin().lock());
+        return opened.map_err(|e| FileError::Read(None, e));
     }
     let named = || path.to_owned();
     let mut file = File::open(path).map_err(|e| FileError::Open(named(), e))?;
@@ -69,9 +79,15 @@ pub fn read_file(path: &Path) -> Result<Profile, FileError> {
     if kind.is_some_and(|kind| kind.is_dir()) {
         return Err(FileError::Directory(named()));
     }
-    let is_regular = kind.is_some_and(|kind| kind.is_file());
-    let profile = if is_regular { read_regular_file(&mut file) } else { read(&mut file) };
-    profile.map_err(|e| FileError::Read(Some(named()), e))
+    let opened = if kind.is_some_and(|kind| kind.is_file()) {
+        format_of_file(&mut file, path).and_then(|format| {
+            let profile = format.read_file(&mut file)?;
+            Ok(Opened { profile, format })
+        })
+    } else {
+        read_as(FORMATS, &mut file)
+    };
+    opened.map_err(|e| FileError::Read(Some(named()), e))
 }
 
 #[cfg(test)]
@@ -94,7 +110,7 @@ mod tests {
         std::fs::write(&text, "some text\n").unwrap();
         assert_eq!(
             error(&text),
-            format!("{}: not a pprof file: it looks like text", text.display())
+            format!("{}: not in a format that prof reads: it looks like text", text.display())
         );
         let below = text.join("below");
         assert!(error(&below).ends_with("not a directory"), "{}", error(&below));

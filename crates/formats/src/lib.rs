@@ -1,30 +1,58 @@
 //! Profiles as bytes: one module for each file format, behind the trait [`Format`], and the list
-//! [`FORMATS`]. [`read_file`] detects the format of a file.
+//! [`FORMATS`]. [`read_file`] recognizes the format of a file by its contents.
 //!
 //! Lengths, indexes and sizes in the input are never trusted, and nothing here depends on how a
 //! profile was recorded or is shown.
 
+mod assembly;
+pub mod collapsed;
+mod error;
 mod file;
+mod lines;
 pub mod pprof;
+mod source;
+mod unpacked;
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, Write};
+use std::path::{Path, PathBuf};
 
 use profile::Profile;
 
-pub use file::{FileError, read_file};
-pub use pprof::ReadError;
+pub use error::ReadError;
+pub use file::{FileError, open_file, read_file};
+
+/// Writes a profile in a format.
+///
+/// # Errors
+///
+/// Those of the output.
+pub type Writer = fn(&Profile, &WriteOptions, &mut dyn Write) -> io::Result<()>;
+
+/// What a writer chooses of a profile.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteOptions {
+    /// Index of the sample type that is written by a format for a single one; that of the others is
+    /// shown first.
+    pub type_index: usize,
+}
 
 /// A file format of profiles.
 pub trait Format: Sync {
-    /// Its name in messages.
+    /// Its name in options: a word.
     fn name(&self) -> &'static str;
 
-    /// True if a stream that begins with `head` (its first [`HEAD`] bytes, or all of a shorter one)
-    /// has this format.
+    /// Its name in messages and help.
+    fn title(&self) -> &'static str;
+
+    /// Ends of the names of its files, without the dot; the usual one first.
+    fn extensions(&self) -> &'static [&'static str];
+
+    /// True if a stream that begins with `head` (its first [`HEAD`] bytes, unpacked, or all of a
+    /// shorter one) has this format.
     fn detect(&self, head: &[u8]) -> bool;
 
-    /// Reads a profile.
+    /// Reads a profile; the stream may be compressed with gzip.
     ///
     /// # Errors
     ///
@@ -42,20 +70,26 @@ pub trait Format: Sync {
         self.read(file)
     }
 
-    /// Writes a profile.
-    ///
-    /// # Errors
-    ///
-    /// Those of `out`.
-    fn write(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()>;
+    /// The function that writes it; `None`: prof only reads it.
+    fn writer(&self) -> Option<Writer> {
+        None
+    }
 }
 
-/// All formats. The first that detects a stream reads it; a stream that none detects goes to the
-/// first format, which reports the error.
-pub const FORMATS: &[&dyn Format] = &[&pprof::Pprof];
+/// A profile, and the format that it had.
+pub struct Opened {
+    /// The profile.
+    pub profile: Profile,
+    /// The format.
+    pub format: &'static dyn Format,
+}
+
+/// All formats. The first that detects a stream reads it; of a stream that none detects, the name
+/// decides, and else the last format, which reports the error.
+pub const FORMATS: &[&dyn Format] = &[&collapsed::Collapsed, &pprof::Pprof];
 
 /// Bytes of a stream that [`Format::detect`] receives.
-pub const HEAD: usize = 64;
+pub const HEAD: usize = 16 << 10;
 
 /// Reads a profile of any format.
 ///
@@ -63,29 +97,55 @@ pub const HEAD: usize = 64;
 ///
 /// As [`Format::read`].
 pub fn read(input: &mut dyn Read) -> Result<Profile, ReadError> {
-    read_as(FORMATS, input)
+    read_as(FORMATS, input).map(|opened| opened.profile)
 }
 
-/// The same from the beginning of a regular file.
-fn read_regular_file(file: &mut File) -> Result<Profile, ReadError> {
+/// The formats that prof writes.
+pub fn written() -> impl Iterator<Item = &'static dyn Format> {
+    FORMATS.iter().copied().filter(|format| format.writer().is_some())
+}
+
+/// The format of files with such a name.
+pub fn format_of_name(path: &Path) -> Option<&'static dyn Format> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let ends_with =
+        |extension: &&str| name.strip_suffix(*extension).is_some_and(|stem| stem.ends_with('.'));
+    FORMATS.iter().copied().find(|format| format.extensions().iter().any(ends_with))
+}
+
+/// The format of the regular file `path`; the next byte is its first again.
+fn format_of_file(file: &mut File, path: &Path) -> Result<&'static dyn Format, ReadError> {
     let head = head(file)?;
     file.rewind()?;
-    format_of(FORMATS, &head).read_file(file)
+    let format = detected(FORMATS, &head).or_else(|| format_of_name(&content_name(path)));
+    Ok(format.unwrap_or(&pprof::Pprof))
 }
 
-fn read_as(formats: &[&dyn Format], input: &mut dyn Read) -> Result<Profile, ReadError> {
+/// The name of a file without the end of a compressed one.
+fn content_name(path: &Path) -> PathBuf {
+    let is_gzip = path.extension().is_some_and(|extension| extension == "gz");
+    if is_gzip { path.with_extension("") } else { path.to_owned() }
+}
+
+/// Reads a profile of one of these formats; if none detects it, pprof reports the error.
+fn read_as(formats: &[&'static dyn Format], input: &mut dyn Read) -> Result<Opened, ReadError> {
     let head = head(input)?;
-    format_of(formats, &head).read(&mut Cursor::new(head).chain(input))
+    let format = detected(formats, &head).unwrap_or(&pprof::Pprof);
+    let profile = format.read(&mut Cursor::new(head).chain(input))?;
+    Ok(Opened { profile, format })
 }
 
+/// The first bytes of a stream, as they are.
 fn head(input: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(HEAD);
     input.take(HEAD as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 
-fn format_of<'f>(formats: &[&'f dyn Format], head: &[u8]) -> &'f dyn Format {
-    *formats.iter().find(|format| format.detect(head)).unwrap_or(&formats[0])
+/// The format of a stream that begins with `head`.
+fn detected(formats: &[&'static dyn Format], head: &[u8]) -> Option<&'static dyn Format> {
+    let content = unpacked::head(head);
+    formats.iter().copied().find(|format| format.detect(&content))
 }
 
 #[cfg(test)]
@@ -98,6 +158,14 @@ mod tests {
     impl Format for LinesFormat {
         fn name(&self) -> &'static str {
             "lines"
+        }
+
+        fn title(&self) -> &'static str {
+            "lines"
+        }
+
+        fn extensions(&self) -> &'static [&'static str] {
+            &["lines"]
         }
 
         fn detect(&self, head: &[u8]) -> bool {
@@ -121,21 +189,25 @@ mod tests {
             Ok(builder.finish(None))
         }
 
-        fn write(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
-            writeln!(out, "lines")?;
-            profile.functions.iter().try_for_each(|f| writeln!(out, "{}", profile.str(f.name)))
+        fn writer(&self) -> Option<Writer> {
+            Some(|profile, _, out| {
+                writeln!(out, "lines")?;
+                profile.functions.iter().try_for_each(|f| writeln!(out, "{}", profile.str(f.name)))
+            })
         }
     }
 
     #[test]
     fn a_stream_is_read_by_the_format_that_detects_it() {
-        let formats: &[&dyn Format] = &[&pprof::Pprof, &LinesFormat];
-        let profile = read_as(formats, &mut &b"lines\nmain\nwork\n"[..]).unwrap();
+        let formats: &[&'static dyn Format] = &[&LinesFormat, &pprof::Pprof];
+        let profile = read_as(formats, &mut &b"lines\nmain\nwork\n"[..]).unwrap().profile;
         for format in formats {
             let mut bytes = Vec::new();
-            format.write(&profile, &mut bytes).unwrap();
-            assert!(format.detect(&bytes[..bytes.len().min(HEAD)]), "{}", format.name());
-            let again = read_as(formats, &mut &*bytes).unwrap();
+            format.writer().unwrap()(&profile, &WriteOptions { type_index: 0 }, &mut bytes)
+                .unwrap();
+            let found = detected(formats, &bytes[..bytes.len().min(HEAD)]).unwrap();
+            assert_eq!(found.name(), format.name());
+            let again = read_as(formats, &mut &*bytes).unwrap().profile;
             let names: Vec<_> = again.functions.iter().map(|f| again.str(f.name)).collect();
             assert_eq!(names, ["main", "work"], "{}", format.name());
         }
@@ -143,12 +215,35 @@ mod tests {
 
     #[test]
     fn a_stream_without_a_format_is_explained() {
-        let error = read(&mut &b"main;foo 3\n"[..]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "not a pprof file: these are collapsed stacks; flamegraph.pl or inferno-flamegraph draw \
-             them, and https://www.speedscope.app shows them"
-        );
+        let error = read(&mut &b"PERFILE2\x68\0\0\0"[..]).unwrap_err().to_string();
+        let start = "not in a format that prof reads: it is perf's perf.data; ";
+        assert!(error.starts_with(start), "{error}");
         assert_eq!(read(&mut io::empty()).unwrap_err().to_string(), "the file is empty");
+    }
+
+    #[test]
+    fn names_and_extensions_are_those_of_a_single_format() {
+        let names: Vec<_> = FORMATS.iter().map(|format| format.name()).collect();
+        assert!(names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1));
+        for format in FORMATS {
+            for extension in format.extensions() {
+                let found = format_of_name(Path::new(&format!("a/b.{extension}"))).unwrap();
+                assert_eq!(found.name(), format.name());
+            }
+        }
+        assert!(format_of_name(Path::new("folded")).is_none());
+    }
+
+    #[test]
+    fn contents_decide_before_the_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("named.pb.gz");
+        std::fs::write(&path, "main;work 3\n").unwrap();
+        assert_eq!(read_file(&path).unwrap().total(0), 3);
+        // A single frame could be any text.
+        let path = directory.path().join("named.folded");
+        std::fs::write(&path, "main 4\n").unwrap();
+        assert_eq!(read_file(&path).unwrap().total(0), 4);
+        assert!(read(&mut &b"main 4\n"[..]).is_err());
     }
 }

@@ -135,6 +135,16 @@ impl StackInterner {
         id
     }
 
+    /// Number of stacks.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// True if there is no stack.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
     /// The table.
     pub fn finish(self) -> StackTable {
         self.table

@@ -7,6 +7,7 @@ mod cost;
 mod debuginfod;
 #[path = "../../../crates/demangle/fuzz/demangle.rs"]
 mod demangle;
+mod formats_in;
 mod names;
 mod profile;
 mod records;
@@ -35,8 +36,9 @@ impl Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 9] = [
+pub const ALL: [Target; 10] = [
     Target::new("profile", profile::run),
+    Target::new("formats", formats_in::run),
     Target::new("records", records::run),
     Target::new("names", names::run),
     Target::new("demangle", demangle::run),

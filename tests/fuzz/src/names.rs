@@ -1,6 +1,6 @@
 //! Names as they are shown, and encoded frames: of the cache, and of worker processes.
 
-use prof::report::folded;
+use formats::collapsed;
 use prof::report::style::{Style, restyle};
 use profile::{Function, Profile};
 
@@ -18,5 +18,5 @@ pub fn run(data: &[u8]) {
         profile.functions.push(function);
         restyle(&mut profile, style);
     }
-    std::hint::black_box(folded::folded_name(&name));
+    std::hint::black_box(collapsed::folded_name(&name));
 }

@@ -1,8 +1,8 @@
 //! A foreign pprof file: every view of it, and its output after reading.
 
-use formats::pprof;
+use formats::{collapsed, pprof};
 use prof::report::colors::Scheme;
-use prof::report::{dot, flame, folded, json, summary, text};
+use prof::report::{dot, flame, json, summary, text};
 use view::answer::{HeaderAnswer, PeekAnswer, QualityAnswer, TableAnswer};
 use view::{
     Columns, Coverage, Cut, Direction, Filter, Granularity, Graph, NodeOrder, Peek, Quality,
@@ -83,5 +83,5 @@ fn draw(view: &View<'_>, tree: &Tree, out: &mut Vec<u8>) {
         let forbidden = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
         assert!(!svg.contains(forbidden), "a control character makes XML ill-formed");
     }
-    let _ = folded::write(out, view, tree);
+    let _ = collapsed::write_tree(out, view, tree);
 }

@@ -121,6 +121,7 @@ macro_rules! replayed {
 
 replayed! {
     foreign_profiles_are_read_or_refused: "profile",
+    profiles_in_other_formats_are_read_or_refused: "formats",
     records_of_the_kernel_are_read_or_refused: "records",
     names_are_shown_within_bounds: "names",
     mangled_names_are_demangled_within_bounds: "demangle",

@@ -10,10 +10,10 @@ use profile::{
 };
 use rustc_hash::FxHasher;
 
-use super::error::ReadError;
 use super::ids::{IdSpace, LARGE};
 use super::strings::Strings;
 use super::wire::{Cursor, FieldTag};
+use crate::error::ReadError;
 
 /// Tables decoded so far.
 pub(super) struct DecodedTables {

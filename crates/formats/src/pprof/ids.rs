@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::error::ReadError;
+use crate::error::ReadError;
 
 /// Uses of ids from here on are stored as indexes into a table of large ids.
 pub(super) const LARGE: u32 = 1 << 31;

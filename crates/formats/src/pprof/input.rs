@@ -2,10 +2,10 @@
 
 use std::io::{self, Read};
 
-use super::error::ReadError;
 use super::legacy::HEAD;
-use super::source::{Ahead, InputSource, PIECE};
 use super::wire::{MAX_VARINT, Varint, decode_varint, overlong};
+use crate::error::ReadError;
+use crate::source::{Ahead, InputSource, PIECE};
 
 /// Limits of a profile's size.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl<'r> Input<'r> {
             return Err(ReadError::empty());
         }
         if let Some(what) = other_container(&magic) {
-            return Err(ReadError::not_pprof(what));
+            return Err(ReadError::other_format(what));
         }
         Ok(Input::with_source(InputSource::new(magic, reader), limits))
     }

@@ -9,7 +9,6 @@
 //! never held as a whole, straight into the flat tables of a [`Profile`](profile::Profile).
 
 mod decode;
-mod error;
 mod ids;
 mod input;
 mod legacy;
@@ -17,22 +16,23 @@ mod others;
 #[cfg(test)]
 mod properties;
 mod read;
-mod source;
 mod strings;
 mod times;
 mod wire;
 mod write;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::Read;
 
 use profile::Profile;
 
-pub use error::ReadError;
 pub use read::{read, read_file};
 pub use write::write;
 
-use super::Format;
+use super::{Format, ReadError, Writer};
+
+/// Name of the format in options.
+pub const NAME: &str = "pprof";
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -40,14 +40,21 @@ pub struct Pprof;
 
 impl Format for Pprof {
     fn name(&self) -> &'static str {
-        "pprof"
+        NAME
+    }
+
+    fn title(&self) -> &'static str {
+        "pprof files"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["pb.gz", "pb", "pprof", "prof"]
     }
 
     fn detect(&self, head: &[u8]) -> bool {
         /// Fields of `Profile` are length-delimited or numbers: field number << 3 | wire type.
         const FIELDS: u8 = 15;
         match head {
-            [0x1f, 0x8b, ..] => true,
             [tag, ..] => (1..=FIELDS).contains(&(tag >> 3)) && matches!(tag & 7, 0 | 2),
             [] => false,
         }
@@ -61,7 +68,7 @@ impl Format for Pprof {
         read_file(file)
     }
 
-    fn write(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
-        write(profile, out)
+    fn writer(&self) -> Option<Writer> {
+        Some(|profile, _, out| write(profile, out))
     }
 }

@@ -91,9 +91,6 @@ fn plain(text: &str) -> Option<&'static str> {
     } else if is_perf_script(text) {
         "it is the text of perf script; open it in https://profiler.firefox.com or \
          https://www.speedscope.app, or record with prof record"
-    } else if is_collapsed(text) {
-        "these are collapsed stacks; flamegraph.pl or inferno-flamegraph draw them, and \
-         https://www.speedscope.app shows them"
     } else {
         return None;
     })
@@ -121,19 +118,6 @@ fn is_perf_script(text: &str) -> bool {
     header.trim_end().ends_with(':') && frame.starts_with([' ', '\t']) && is_address
 }
 
-/// Lines of frames separated by semicolons, with a number at the end.
-fn is_collapsed(text: &str) -> bool {
-    // The last line may be cut off.
-    let whole = text.rfind('\n').map_or(text, |end| &text[..end]);
-    let is_stack = |line: &str| {
-        let parts = line.rsplit_once(' ');
-        parts.is_some_and(|(stack, count)| !stack.is_empty() && count.parse::<f64>().is_ok())
-    };
-    let mut lines = whole.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let mut frames = lines.clone();
-    frames.any(|line| line.contains(';')) && lines.all(is_stack)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,9 +125,6 @@ mod tests {
     #[test]
     fn files_of_other_tools_are_named_with_a_remedy() {
         let cases: &[(&[u8], &str)] = &[
-            (b"main;a;b 10\nmain;c 3\n", "collapsed stacks; flamegraph.pl"),
-            (b"main;a b (x.py:3);c 10\n", "collapsed stacks"),
-            (b"java;Main.run_[j] 10.5\nmain;cut o", "collapsed stacks"),
             (b"heap_v2/1024\n  t*: 3: 1000 [0: 0]\n", "jemalloc; jeprof"),
             (b"FLR\0\0\x02\0\0xxxx", "flight recording (JFR); convert it with jfrconv"),
             (b"{\"nodes\":[],\"startTime\":1,\"samples\":[]}", "CPU profile of V8"),

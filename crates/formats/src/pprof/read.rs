@@ -9,13 +9,13 @@ use profile::{
 };
 
 use super::decode::DecodedTables;
-use super::error::ReadError;
 use super::ids::Resolver;
 use super::input::{Input, InputLimits};
-use super::source::Ahead;
 use super::times;
 use super::wire::{Cursor, FIXED64, FieldTag, LEN, VARINT};
 use super::{legacy, others};
+use crate::error::ReadError;
+use crate::source::Ahead;
 
 /// Reads a profile: `profile.proto`, with gzip around it or without.
 ///
@@ -49,7 +49,7 @@ pub(super) fn read_within(bytes: &mut dyn Read, limits: InputLimits) -> Result<P
 fn read_input(mut input: Input) -> Result<Profile, ReadError> {
     let result = decode(&mut input).and_then(finish);
     result.map_err(|e| match guess(input.head()) {
-        Some(what) if e.may_be_another_format() => ReadError::not_pprof(what),
+        Some(what) if e.may_be_another_format() => ReadError::other_format(what),
         _ => e,
     })
 }

@@ -6,7 +6,7 @@
 use profile::label::{TIMESTAMP, TIMESTAMP_UNIT};
 use profile::{StrId, StringTable};
 
-use super::error::ReadError;
+use crate::error::ReadError;
 
 /// Strings of a file while it is read.
 pub(super) struct Strings {

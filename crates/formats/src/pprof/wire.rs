@@ -1,6 +1,6 @@
 //! The protobuf wire format: varints, tags, length-delimited fields.
 
-use super::error::ReadError;
+use crate::error::ReadError;
 
 /// Wire types.
 pub(super) const VARINT: u8 = 0;

@@ -16,53 +16,62 @@ enum ReadErrorKind {
     /// The input has no bytes.
     Empty,
     /// The input is something else.
-    NotPprof(String),
+    OtherFormat(String),
     /// The stream ended inside an element.
     Truncated { at: u64, inside: &'static str },
     /// The gzip layer is damaged.
     Gzip { at: u64, source: io::Error },
     /// The protobuf layer, or its content, is invalid.
     Malformed { at: Option<u64>, what: String },
+    /// The content of another format than pprof is invalid.
+    Invalid { format: &'static str, line: Option<u64>, what: String },
     /// The rest would take more memory than is reasonable for such a file.
     TooLarge { at: u64, what: String },
 }
 
 impl ReadError {
-    pub(super) fn io(source: io::Error) -> ReadError {
+    pub(crate) fn io(source: io::Error) -> ReadError {
         ReadError(Box::new(ReadErrorKind::Io(source)))
     }
 
-    pub(super) fn empty() -> ReadError {
+    pub(crate) fn empty() -> ReadError {
         ReadError(Box::new(ReadErrorKind::Empty))
     }
 
     #[cold]
-    pub(super) fn not_pprof(what: impl Into<String>) -> ReadError {
-        ReadError(Box::new(ReadErrorKind::NotPprof(what.into())))
+    pub(crate) fn other_format(what: impl Into<String>) -> ReadError {
+        ReadError(Box::new(ReadErrorKind::OtherFormat(what.into())))
+    }
+
+    /// Invalid content of the format with this title in a line, from 1.
+    #[cold]
+    pub(crate) fn in_line(format: &'static str, line: u64, what: impl Into<String>) -> ReadError {
+        let line = Some(line);
+        ReadError(Box::new(ReadErrorKind::Invalid { format, line, what: what.into() }))
     }
 
     #[cold]
-    pub(super) fn truncated(at: u64, inside: &'static str) -> ReadError {
+    pub(crate) fn truncated(at: u64, inside: &'static str) -> ReadError {
         ReadError(Box::new(ReadErrorKind::Truncated { at, inside }))
     }
 
     #[cold]
-    pub(super) fn gzip(at: u64, source: io::Error) -> ReadError {
+    pub(crate) fn gzip(at: u64, source: io::Error) -> ReadError {
         ReadError(Box::new(ReadErrorKind::Gzip { at, source }))
     }
 
     #[cold]
-    pub(super) fn at(at: u64, what: impl Into<String>) -> ReadError {
+    pub(crate) fn at(at: u64, what: impl Into<String>) -> ReadError {
         ReadError(Box::new(ReadErrorKind::Malformed { at: Some(at), what: what.into() }))
     }
 
     #[cold]
-    pub(super) fn content(what: impl Into<String>) -> ReadError {
+    pub(crate) fn content(what: impl Into<String>) -> ReadError {
         ReadError(Box::new(ReadErrorKind::Malformed { at: None, what: what.into() }))
     }
 
     #[cold]
-    pub(super) fn too_large(at: u64, what: impl Into<String>) -> ReadError {
+    pub(crate) fn too_large(at: u64, what: impl Into<String>) -> ReadError {
         ReadError(Box::new(ReadErrorKind::TooLarge { at, what: what.into() }))
     }
 
@@ -72,7 +81,7 @@ impl ReadError {
     }
 
     /// True for an error in the protobuf layer, where the file may have another format.
-    pub(super) fn may_be_another_format(&self) -> bool {
+    pub(crate) fn may_be_another_format(&self) -> bool {
         matches!(*self.0, ReadErrorKind::Truncated { .. } | ReadErrorKind::Malformed { .. })
     }
 
@@ -83,7 +92,10 @@ impl ReadError {
             | ReadErrorKind::Gzip { at, .. }
             | ReadErrorKind::TooLarge { at, .. } => Some(at),
             ReadErrorKind::Malformed { at, .. } => at,
-            ReadErrorKind::Io(_) | ReadErrorKind::Empty | ReadErrorKind::NotPprof(_) => None,
+            ReadErrorKind::Io(_)
+            | ReadErrorKind::Empty
+            | ReadErrorKind::OtherFormat(_)
+            | ReadErrorKind::Invalid { .. } => None,
         }
     }
 }
@@ -99,7 +111,15 @@ impl fmt::Display for ReadError {
         match &*self.0 {
             ReadErrorKind::Io(e) => write!(f, "{e}"),
             ReadErrorKind::Empty => write!(f, "the file is empty"),
-            ReadErrorKind::NotPprof(what) => write!(f, "not a pprof file: {what}"),
+            ReadErrorKind::OtherFormat(what) => {
+                write!(f, "not in a format that prof reads: {what}")
+            }
+            ReadErrorKind::Invalid { format, line: Some(line), what } => {
+                write!(f, "not valid {format}: line {line}: {what}")
+            }
+            ReadErrorKind::Invalid { format, line: None, what } => {
+                write!(f, "not valid {format}: {what}")
+            }
             ReadErrorKind::Truncated { at, inside } => {
                 write!(f, "the pprof file is cut off: it ends at byte {at}, inside {inside}")
             }

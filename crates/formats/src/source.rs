@@ -10,7 +10,7 @@ use std::thread;
 use flate2::bufread::MultiGzDecoder;
 
 /// Bytes per read; a piece stays in the CPU's cache until decoded.
-pub(super) const PIECE: usize = 128 << 10;
+pub(crate) const PIECE: usize = 128 << 10;
 
 /// Bytes of a file from which on a thread of its own pays off.
 const LARGE: u64 = 256 << 10;
@@ -19,9 +19,9 @@ const LARGE: u64 = 256 << 10;
 const WAITING: usize = 4;
 
 /// The first bytes of gzip.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+pub(crate) const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-pub(super) struct CountingReader<R> {
+pub(crate) struct CountingReader<R> {
     inner: R,
     count: u64,
 }
@@ -42,7 +42,7 @@ fn raw<R: Read>(inner: R) -> Raw<R> {
 
 type Stream<'r> = Raw<Chain<IoCursor<Vec<u8>>, &'r mut dyn Read>>;
 
-pub(super) enum InputSource<'r> {
+pub(crate) enum InputSource<'r> {
     Plain(Stream<'r>),
     Gzip(Box<MultiGzDecoder<Stream<'r>>>),
     Ahead(Ahead),
@@ -50,7 +50,7 @@ pub(super) enum InputSource<'r> {
 
 impl<'r> InputSource<'r> {
     /// The stream that begins with `magic` and continues with `rest`.
-    pub(super) fn new(magic: Vec<u8>, rest: &'r mut dyn Read) -> InputSource<'r> {
+    pub(crate) fn new(magic: Vec<u8>, rest: &'r mut dyn Read) -> InputSource<'r> {
         let gzip = magic.starts_with(&GZIP);
         let raw = raw(IoCursor::new(magic).chain(rest));
         if gzip {
@@ -61,7 +61,7 @@ impl<'r> InputSource<'r> {
     }
 
     /// Bytes of the file read so far.
-    pub(super) fn file_bytes(&self) -> u64 {
+    pub(crate) fn file_bytes(&self) -> u64 {
         match self {
             InputSource::Plain(r) => r.get_ref().count,
             InputSource::Gzip(r) => r.get_ref().get_ref().count,
@@ -69,11 +69,11 @@ impl<'r> InputSource<'r> {
         }
     }
 
-    pub(super) fn is_gzip(&self) -> bool {
+    pub(crate) fn is_gzip(&self) -> bool {
         !matches!(self, InputSource::Plain(_))
     }
 
-    pub(super) fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
             InputSource::Plain(r) => r.read(out),
             InputSource::Gzip(r) => r.read(out),
@@ -93,7 +93,7 @@ struct Piece {
 }
 
 /// A file that another thread unpacks. The thread ends with the file, or after this was dropped.
-pub(super) struct Ahead {
+pub(crate) struct Ahead {
     pieces: Receiver<io::Result<Piece>>,
     /// Memory of pieces for the thread to use again.
     used: Sender<Vec<u8>>,
@@ -105,7 +105,7 @@ pub(super) struct Ahead {
 impl Ahead {
     /// Starts to unpack a file from its beginning. `None`: it is not a large regular file of gzip,
     /// or there is no other CPU or thread for it.
-    pub(super) fn start(file: &File) -> Option<Ahead> {
+    pub(crate) fn start(file: &File) -> Option<Ahead> {
         let mut magic = [0; GZIP.len()];
         let is_large = file.metadata().is_ok_and(|m| m.is_file() && m.len() >= LARGE);
         let is_gzip = is_large && file.read_exact_at(&mut magic, 0).is_ok() && magic == GZIP;
@@ -164,8 +164,8 @@ mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
-    use super::super::{read, read_file};
     use super::*;
+    use crate::pprof::{read, read_file};
 
     fn file(bytes: &[u8]) -> File {
         let mut file = tempfile::tempfile().unwrap();
@@ -183,7 +183,7 @@ mod tests {
             b.profile.strings.intern(&format!("{number:x}"));
         }
         let mut bytes = Vec::new();
-        super::super::write(&b.finish(None), &mut bytes).unwrap();
+        crate::pprof::write(&b.finish(None), &mut bytes).unwrap();
         assert!(bytes.len() as u64 > LARGE, "{}", bytes.len());
         bytes
     }

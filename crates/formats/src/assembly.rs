@@ -1,0 +1,304 @@
+//! Profiles from the stacks of other formats than pprof: strings, functions, locations, stacks and
+//! rows are interned while a file is read.
+
+use std::hash::{Hash, Hasher};
+
+use hashbrown::HashTable;
+use rustc_hash::{FxHashMap, FxHasher};
+
+use profile::{
+    Function, FunctionId, LabelSetId, Line, Location, LocationId, Mapping, MappingId, Profile,
+    SampleRow, StackInterner, StrId, TimesId, ValueType,
+};
+
+/// A value of a sample: that of sample type number `column`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ColumnValue {
+    pub column: usize,
+    pub value: i64,
+}
+
+/// A sample of a file.
+#[derive(Clone, Copy)]
+pub(crate) struct AddedSample<'a> {
+    /// The stack, leaf first.
+    pub stack: &'a [LocationId],
+    pub labels: LabelSetId,
+    pub values: &'a [ColumnValue],
+    /// In microseconds since the start of the recording.
+    pub time: Option<u64>,
+}
+
+/// The time of a sample of a row.
+struct RowTime {
+    row: u32,
+    time: u64,
+}
+
+/// A profile while a file is read.
+#[derive(Default)]
+pub(crate) struct Assembly {
+    /// The profile so far; its strings, labels and the fields of its header can be used directly.
+    pub profile: Profile,
+    stacks: StackInterner,
+    functions: FxHashMap<Function, FunctionId>,
+    mappings: FxHashMap<StrId, MappingId>,
+    locations: HashTable<u32>,
+    rows: HashTable<u32>,
+    times: Vec<RowTime>,
+    /// The values of a single sample of each row with times.
+    single: FxHashMap<u32, Box<[ColumnValue]>>,
+    frames: u64,
+    text: u64,
+}
+
+fn hash(parts: impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    parts.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Assembly {
+    /// A profile without samples, with these sample types, as (kind, unit).
+    pub(crate) fn new(types: &[(&str, &str)]) -> Assembly {
+        let mut assembly = Assembly::default();
+        for (kind, unit) in types {
+            assembly.add_type(kind, unit);
+        }
+        assembly
+    }
+
+    /// Adds a sample type, of which the samples so far have no value. Returns its column.
+    pub(crate) fn add_type(&mut self, kind: &str, unit: &str) -> usize {
+        let value_type = ValueType { kind: self.string(kind), unit: self.string(unit) };
+        let profile = &mut self.profile;
+        let width = profile.sample_types.len();
+        profile.sample_types.push(value_type);
+        let mut values = Vec::with_capacity(profile.samples.len() * (width + 1));
+        for row in 0..profile.samples.len() {
+            values.extend_from_slice(&profile.values[row * width..(row + 1) * width]);
+            values.push(0);
+        }
+        profile.values = values;
+        width
+    }
+
+    /// Id of a text.
+    pub(crate) fn string(&mut self, text: &str) -> StrId {
+        let before = self.profile.strings.len();
+        let id = self.profile.strings.intern(text);
+        if self.profile.strings.len() > before {
+            self.text += text.len() as u64;
+        }
+        id
+    }
+
+    /// Id of a function by its name, source file and first line (0: unknown).
+    pub(crate) fn function(&mut self, name: &str, file: &str, start_line: i64) -> FunctionId {
+        let name = self.string(name);
+        let function =
+            Function { name, system_name: name, filename: self.string(file), start_line };
+        let functions = &mut self.profile.functions;
+        *self.functions.entry(function).or_insert_with(|| {
+            functions.push(function);
+            FunctionId(functions.len() as u32 - 1)
+        })
+    }
+
+    /// Id of a binary by its path.
+    pub(crate) fn mapping(&mut self, file: &str) -> MappingId {
+        let file = self.string(file);
+        let mappings = &mut self.profile.mappings;
+        *self.mappings.entry(file).or_insert_with(|| {
+            mappings.push(Mapping { file, ..Mapping::default() });
+            MappingId(mappings.len() as u32 - 1)
+        })
+    }
+
+    /// Id of the location with these lines, innermost first.
+    pub(crate) fn location(
+        &mut self,
+        mapping: Option<MappingId>,
+        address: u64,
+        lines: &[Line],
+    ) -> LocationId {
+        let hash_of = |mapping: Option<MappingId>, address: u64, lines: &[Line]| {
+            hash((mapping, address, lines))
+        };
+        let profile = &mut self.profile;
+        let is_same = |&id: &u32| {
+            let location = &profile.locations[id as usize];
+            (location.mapping, location.address) == (mapping, address)
+                && profile.lines_of(LocationId(id)) == lines
+        };
+        let hash = hash_of(mapping, address, lines);
+        if let Some(&id) = self.locations.find(hash, is_same) {
+            return LocationId(id);
+        }
+        let id = LocationId(profile.locations.len() as u32);
+        profile.locations.push(Location { mapping, address, ..Location::default() });
+        profile.set_lines(id, lines);
+        self.locations.insert_unique(hash, id.0, |&id| {
+            let location = &profile.locations[id as usize];
+            hash_of(location.mapping, location.address, profile.lines_of(LocationId(id)))
+        });
+        id
+    }
+
+    /// Adds a comment.
+    pub(crate) fn comment(&mut self, text: &str) {
+        let comment = self.string(text);
+        self.profile.comments.push(comment);
+    }
+
+    /// Adds a sample. Samples of equal stacks and labels, and of equal values if they have times, are
+    /// one row.
+    pub(crate) fn add(&mut self, sample: AddedSample<'_>) {
+        let AddedSample { stack, labels, values, time } = sample;
+        let before = self.stacks.len();
+        let stack_id = self.stacks.intern(stack);
+        if self.stacks.len() > before {
+            self.frames += stack.len() as u64;
+        }
+        let timed = time.is_some();
+        let Assembly { profile, rows, single, .. } = self;
+        let hash_of = |row: &SampleRow, values: Option<&[ColumnValue]>| {
+            let mut hasher = FxHasher::default();
+            (row.stack, row.labels).hash(&mut hasher);
+            for value in values.unwrap_or_default() {
+                (value.column, value.value).hash(&mut hasher);
+            }
+            hasher.finish()
+        };
+        let new = SampleRow { stack: stack_id, labels, times: TimesId::NONE };
+        let new_single = timed.then_some(values);
+        let is_same = |&row: &u32| {
+            profile.samples[row as usize] == new && single.get(&row).map(|v| &**v) == new_single
+        };
+        let hash = hash_of(&new, new_single);
+        let row = rows.find(hash, is_same).copied().unwrap_or_else(|| {
+            let row = profile.samples.len() as u32;
+            profile.samples.push(new);
+            profile.values.resize(profile.values.len() + profile.sample_types.len(), 0);
+            if timed {
+                single.insert(row, values.into());
+            }
+            rows.insert_unique(hash, row, |&row| {
+                hash_of(&profile.samples[row as usize], single.get(&row).map(|v| &**v))
+            });
+            row
+        });
+        let first = row as usize * profile.sample_types.len();
+        for &ColumnValue { column, value } in values {
+            let cell = &mut profile.values[first + column];
+            *cell = cell.saturating_add(value);
+        }
+        if let Some(time) = time {
+            self.times.push(RowTime { row, time });
+        }
+    }
+
+    /// Memory of the profile and its indexes, estimated in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let profile = &self.profile;
+        let rows = profile.samples.len() as u64 * (24 + 8 * profile.sample_types.len() as u64);
+        self.text
+            + 32 * profile.strings.len() as u64
+            + 64 * profile.functions.len() as u64
+            + 56 * profile.locations.len() as u64
+            + 24 * profile.lines.len() as u64
+            + 4 * self.frames
+            + 16 * self.stacks.len() as u64
+            + 100 * profile.labels.len() as u64
+            + rows
+            + 64 * self.single.len() as u64
+            + 16 * self.times.len() as u64
+    }
+
+    /// The sentence about a profile that takes more than `allowed` bytes of memory, if it does.
+    pub(crate) fn excess(&self, allowed: u64) -> Option<String> {
+        let mib = allowed >> 20;
+        (self.bytes() > allowed).then(|| {
+            format!("it takes more than {mib} MiB of memory up to here, too much for its size")
+        })
+    }
+
+    /// The profile.
+    pub(crate) fn finish(self) -> Profile {
+        let Assembly { mut profile, stacks, mut times, .. } = self;
+        profile.stacks = stacks.finish();
+        times.sort_unstable_by_key(|time| (time.row, time.time));
+        for samples in times.chunk_by(|a, b| a.row == b.row) {
+            let list = profile.times.push(samples.iter().map(|sample| sample.time));
+            profile.samples[samples[0].row as usize].times = list;
+        }
+        let has_filenames = profile.functions.iter().any(|f| f.filename != StrId::EMPTY);
+        let has_line_numbers = profile.lines.iter().any(|line| line.line != 0);
+        let has_inline_frames = profile.locations.iter().any(|l| l.line_count > 1);
+        for mapping in &mut profile.mappings {
+            mapping.has_functions = true;
+            mapping.has_filenames = has_filenames;
+            mapping.has_line_numbers = has_line_numbers;
+            mapping.has_inline_frames = has_inline_frames;
+        }
+        profile
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(value: i64) -> [ColumnValue; 1] {
+        [ColumnValue { column: 0, value }]
+    }
+
+    fn named(all: &mut Assembly, name: &str) -> LocationId {
+        let function = all.function(name, "", 0);
+        all.location(None, 0, &[Line { function, line: 0, column: 0 }])
+    }
+
+    #[test]
+    fn equal_samples_are_one_row() {
+        let mut all = Assembly::new(&[("samples", "count")]);
+        let [main, work] = ["main", "work"].map(|name| named(&mut all, name));
+        let labels = LabelSetId::EMPTY;
+        for (stack, n) in [(&[work, main][..], 3), (&[main], 1), (&[work, main], 4)] {
+            all.add(AddedSample { stack, labels, values: &value(n), time: None });
+        }
+        let column = all.add_type("cycles", "count");
+        let values = [ColumnValue { column, value: i64::MAX }];
+        for _ in 0..2 {
+            all.add(AddedSample { stack: &[main], labels, values: &values, time: None });
+        }
+        let profile = all.finish();
+        assert_eq!((profile.values_of(0), profile.values_of(1)), (&[7, 0][..], &[1, i64::MAX][..]));
+        assert_eq!(profile.samples.len(), 2);
+    }
+
+    #[test]
+    fn samples_with_times_are_rows_of_equal_values() {
+        let mut all = Assembly::new(&[("samples", "count")]);
+        let stack = &[named(&mut all, "main")];
+        let labels = LabelSetId::EMPTY;
+        for (n, time) in [(1, 9), (2, 3), (1, 4)] {
+            all.add(AddedSample { stack, labels, values: &value(n), time: Some(time) });
+        }
+        let profile = all.finish();
+        let times: Vec<_> = profile.samples.iter().map(|s| profile.times.get(s.times)).collect();
+        assert_eq!(times, [&[4, 9][..], &[3]]);
+        assert_eq!(profile.values, [2, 2]);
+    }
+
+    #[test]
+    fn locations_differ_by_their_lines() {
+        let mut all = Assembly::new(&[]);
+        let [inner, outer] = ["inner", "outer"].map(|name| all.function(name, "a.c", 0));
+        let mapping = Some(all.mapping("/bin/a"));
+        let line = |function, line| Line { function, line, column: 0 };
+        let both = all.location(mapping, 7, &[line(inner, 1), line(outer, 2)]);
+        assert_ne!(all.location(mapping, 7, &[line(inner, 1)]), both);
+        assert_ne!(all.location(None, 7, &[line(inner, 1), line(outer, 2)]), both);
+        assert_eq!(all.location(mapping, 7, &[line(inner, 1), line(outer, 2)]), both);
+    }
+}

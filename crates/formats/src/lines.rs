@@ -1,0 +1,109 @@
+//! Lines of a text.
+
+use std::io::{BufRead, BufReader, Read};
+
+use crate::error::ReadError;
+use crate::unpacked::Unpacked;
+
+/// Longest line in bytes: 65,536 frames of 256 bytes.
+const LONGEST: usize = 16 << 20;
+
+/// A text, line by line.
+pub(crate) struct Lines<'r> {
+    input: BufReader<Unpacked<'r>>,
+    /// Description of the format, for errors.
+    format: &'static str,
+    number: u64,
+    bytes: Vec<u8>,
+    line: String,
+}
+
+impl<'r> Lines<'r> {
+    /// The lines of a stream, which may be compressed with gzip.
+    ///
+    /// # Errors
+    ///
+    /// The stream is empty or cannot be read.
+    pub(crate) fn new(
+        format: &'static str,
+        input: &'r mut dyn Read,
+    ) -> Result<Lines<'r>, ReadError> {
+        let input = BufReader::with_capacity(64 << 10, Unpacked::new(input)?);
+        let line = String::new();
+        Ok(Lines { input, format, number: 0, bytes: Vec::new(), line })
+    }
+
+    /// The next line without its end; invalid UTF-8 is replaced. `None`: there is no other.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be read, or a line is too long.
+    pub(crate) fn next(&mut self) -> Result<Option<&str>, ReadError> {
+        self.bytes.clear();
+        let read = (&mut self.input).take(LONGEST as u64).read_until(b'\n', &mut self.bytes)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        if read == LONGEST {
+            return Err(self.error(format!("it is longer than {} MiB", LONGEST >> 20)));
+        }
+        let mut line = self.bytes.as_slice();
+        line = line.strip_suffix(b"\n").unwrap_or(line);
+        line = line.strip_suffix(b"\r").unwrap_or(line);
+        if self.number == 1 {
+            line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        }
+        self.line.clear();
+        match str::from_utf8(line) {
+            Ok(text) => self.line.push_str(text),
+            Err(_) => self.line.push_str(&String::from_utf8_lossy(line)),
+        }
+        Ok(Some(&self.line))
+    }
+
+    /// An error in the current line.
+    #[cold]
+    pub(crate) fn error(&self, what: impl Into<String>) -> ReadError {
+        ReadError::in_line(self.format, self.number, what)
+    }
+
+    /// True at each 1024th line, when the memory of what is made of them is to be checked.
+    pub(crate) fn is_check_due(&self) -> bool {
+        self.number.is_multiple_of(1024)
+    }
+
+    /// Memory that a profile made of the lines so far may take, in bytes.
+    pub(crate) fn memory_allowed(&self) -> u64 {
+        self.input.get_ref().memory_allowed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &[u8]) -> Vec<String> {
+        let mut input = text;
+        let mut lines = Lines::new("text", &mut input).unwrap();
+        let mut all = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            all.push(line.to_owned());
+        }
+        all
+    }
+
+    #[test]
+    fn ends_of_lines_are_removed() {
+        assert_eq!(lines(b"\xef\xbb\xbfa\r\n\nb\n"), ["a", "", "b"]);
+        assert_eq!(lines(b"a\nb\xff"), ["a", "b\u{fffd}"]);
+    }
+
+    #[test]
+    fn long_lines_are_refused() {
+        let mut input: &[u8] = &vec![b'x'; LONGEST + 1];
+        let mut lines = Lines::new("text", &mut input).unwrap();
+        let error = lines.next().unwrap_err().to_string();
+        assert_eq!(error, "not valid text: line 1: it is longer than 16 MiB");
+    }
+}
