@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::{Prof, temp_dir};
+use crate::common::{Prof, needs, temp_dir};
 
 /// Two processes with a function that was inlined, and one without a name.
 fn profile(path: &Path) {
@@ -80,4 +80,58 @@ fn formats_that_cannot_be_read_or_written_are_named() {
     refused("export -o x.folded --focus nothing", 1, &["nothing to write"]);
     assert!(!dir.path().join("x.folded").exists());
     Prof::new(&dir, "export --to nonsense").run().exits(2);
+}
+
+/// The stacks of a text of perf script, collapsed by inferno.
+fn inferno(text: &[u8]) -> String {
+    use inferno::collapse::Collapse;
+    let mut out = Vec::new();
+    inferno::collapse::perf::Folder::default().collapse(text, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// inferno prints the binary of a function without a name, and the command of the thread as the
+/// outermost frame.
+fn as_inferno(folded: &str) -> Vec<String> {
+    let frame = |frame: &str| match frame.rsplit_once("+0x") {
+        Some((binary, _)) => format!("[{}]", binary.trim_matches(['[', ']'])),
+        None if frame.starts_with("0x") => "[unknown]".to_owned(),
+        None => frame.to_owned(),
+    };
+    let mut sums = std::collections::BTreeMap::<String, i64>::new();
+    for line in folded.lines() {
+        let (stack, count) = line.rsplit_once(' ').unwrap();
+        let frames: Vec<_> = stack.split(';').map(frame).collect();
+        *sums.entry(frames.join(";")).or_default() += count.parse::<i64>().unwrap();
+    }
+    sums.into_iter().map(|(stack, count)| format!("{stack} {count}")).collect()
+}
+
+#[test]
+fn the_text_of_perf_script_collapses_as_with_inferno() {
+    if !needs(&["perf"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let script = "for ((i = 0; i < 300000; i++)); do :; done";
+    let perf = |args: &[&str]| {
+        let mut command = std::process::Command::new("perf");
+        command.current_dir(&dir).args(args).output().unwrap()
+    };
+    let recorded =
+        perf(&["record", "-q", "-F", "499", "-g", "-e", "cpu-clock", "bash", "-c", script]);
+    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    let text = perf(&["script"]).stdout;
+    std::fs::write(dir.path().join("bash.txt"), &text).unwrap();
+    let run = |args: &str| Prof::new(&dir, args).run().ok().text();
+    let roots = |line: &str| line.split_once(';').map_or("", |(_, rest)| rest).to_owned();
+    let expected: Vec<String> = inferno(&text).lines().map(roots).collect();
+    assert!(!expected.is_empty());
+    let ours = run("export bash.txt --to collapsed --type samples");
+    assert_eq!(as_inferno(&ours), as_inferno(&expected.join("\n")));
+    // What prof writes is the same for inferno.
+    run("export bash.txt -o again.perf");
+    let again = std::fs::read(dir.path().join("again.perf")).unwrap();
+    assert_eq!(as_inferno(&inferno(&again)), as_inferno(&inferno(&text)));
+    assert_eq!(run("export again.perf --to collapsed"), run("export bash.txt --to collapsed"));
 }

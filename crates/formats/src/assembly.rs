@@ -7,8 +7,8 @@ use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use profile::{
-    Function, FunctionId, LabelSetId, Line, Location, LocationId, Mapping, MappingId, Profile,
-    SampleRow, StackInterner, StrId, TimesId, ValueType,
+    Function, FunctionId, Label, LabelSetId, LabelValue, Line, Location, LocationId, Mapping,
+    MappingId, Profile, SampleRow, StackInterner, StrId, TimesId, ValueType,
 };
 
 /// A value of a sample: that of sample type number `column`.
@@ -143,6 +143,37 @@ impl Assembly {
             hash_of(location.mapping, location.address, profile.lines_of(LocationId(id)))
         });
         id
+    }
+
+    /// A label with a text as its value.
+    pub(crate) fn text_label(&mut self, key: &str, value: &str) -> Label {
+        let value = LabelValue::Str(self.string(value));
+        Label { key: self.string(key), value }
+    }
+
+    /// A label with a number as its value.
+    pub(crate) fn number_label(&mut self, key: &str, value: i64) -> Label {
+        let value = LabelValue::Num { value, unit: StrId::EMPTY };
+        Label { key: self.string(key), value }
+    }
+
+    /// Sets the source of a line: its function is that of the same name in this file.
+    pub(crate) fn set_line(&mut self, line: &mut Line, file: &str, number: i64) {
+        let Function { name, start_line, .. } = self.profile.functions[line.function.0 as usize];
+        let name = self.profile.str(name).to_owned();
+        line.function = self.function(&name, file, start_line);
+        line.line = number;
+    }
+
+    /// Subtracts the first time from all. Returns the time from the first to the last, in
+    /// microseconds.
+    pub(crate) fn begin_times_at_zero(&mut self) -> i64 {
+        let times = || self.times.iter().map(|time| time.time);
+        let (Some(first), Some(last)) = (times().min(), times().max()) else { return 0 };
+        for time in &mut self.times {
+            time.time -= first;
+        }
+        i64::try_from(last - first).unwrap_or(i64::MAX)
     }
 
     /// Adds a comment.

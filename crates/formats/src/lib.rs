@@ -9,7 +9,9 @@ pub mod collapsed;
 mod error;
 mod file;
 mod lines;
+pub mod perf_script;
 pub mod pprof;
+mod samples;
 mod source;
 mod unpacked;
 
@@ -86,7 +88,8 @@ pub struct Opened {
 
 /// All formats. The first that detects a stream reads it; of a stream that none detects, the name
 /// decides, and else the last format, which reports the error.
-pub const FORMATS: &[&dyn Format] = &[&collapsed::Collapsed, &pprof::Pprof];
+pub const FORMATS: &[&dyn Format] =
+    &[&perf_script::PerfScript, &collapsed::Collapsed, &pprof::Pprof];
 
 /// Bytes of a stream that [`Format::detect`] receives.
 pub const HEAD: usize = 16 << 10;

@@ -88,34 +88,9 @@ fn plain(text: &str) -> Option<&'static str> {
         "it is the text of a report; give prof the profile itself"
     } else if first.starts_with("# tracer: ") {
         "it is a trace of ftrace; prof reads profiles only"
-    } else if is_perf_script(text) {
-        "it is the text of perf script; open it in https://profiler.firefox.com or \
-         https://www.speedscope.app, or record with prof record"
     } else {
         return None;
     })
-}
-
-/// A line with the name of a thread, its number, a time and an event, then indented frames, each
-/// with its address first.
-fn is_perf_script(text: &str) -> bool {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let mut lines = lines.skip_while(|line| line.trim().is_empty());
-    let header = lines.next().unwrap_or_default();
-    let is_time = |word: &str| {
-        let parts = word.strip_suffix(':').and_then(|word| word.split_once('.'));
-        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-        parts.is_some_and(|(seconds, fraction)| digits(seconds) && digits(fraction))
-    };
-    let mut words = header.split_whitespace().skip(1).skip_while(|word| !is_time(word));
-    if words.next().is_some() {
-        return words.any(|word| word.ends_with(':'));
-    }
-    // Without times.
-    let frame = lines.next().unwrap_or_default();
-    let address = frame.split_whitespace().next().unwrap_or_default();
-    let is_address = address.len() >= 4 && address.bytes().all(|b| b.is_ascii_hexdigit());
-    header.trim_end().ends_with(':') && frame.starts_with([' ', '\t']) && is_address
 }
 
 #[cfg(test)]
@@ -146,15 +121,6 @@ mod tests {
             (b"<!DOCTYPE html>\n<html>", "web page"),
             (b"PeriodType: cpu nanoseconds\nPeriod: 1\n", "pprof -raw"),
             (b"File: app\nType: cpu\n", "the text of a report"),
-            (
-                b"known 1234 100.123456:     250000 cpu-clock:uhH: \n\t  4011d6 bar+0x10 (/k)\n",
-                "perf script",
-            ),
-            (b"a b 12/13 [001] 5.000001: cycles:P:  \n\tffffffff81 x ([k])\n", "perf script"),
-            (
-                b"swapper     0 cycles:\n\tffffffff8106 native+0x6 ([kernel.kallsyms])\n",
-                "perf script",
-            ),
             (b"PK\x03\x04\x14\0", "zip archive; unpack it"),
         ];
         for (head, what) in cases {
