@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::{Prof, needs, temp_dir};
+use crate::common::{Prof, needs, skip, temp_dir};
 
 /// Two processes with a function that was inlined, and one without a name.
 fn profile(path: &Path) {
@@ -134,4 +134,29 @@ fn the_text_of_perf_script_collapses_as_with_inferno() {
     let again = std::fs::read(dir.path().join("again.perf")).unwrap();
     assert_eq!(as_inferno(&inferno(&again)), as_inferno(&inferno(&text)));
     assert_eq!(run("export again.perf --to collapsed"), run("export bash.txt --to collapsed"));
+}
+
+/// The schema is that of npm's package speedscope 1.25.0 (MIT license).
+#[test]
+fn speedscope_files_meet_their_schema() {
+    if !Path::new("/usr/lib/python3/dist-packages/jsonschema").exists() {
+        return skip("python3-jsonschema is not installed");
+    }
+    let dir = temp_dir();
+    profile(&dir.path().join("profile.pb.gz"));
+    Prof::new(&dir, "export -o out.speedscope.json").run().ok();
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/speedscope-schema.json");
+    let script = "import json, sys\nfrom jsonschema import validate\n\
+                  validate(*(json.load(open(name)) for name in sys.argv[1:]))";
+    let mut python = std::process::Command::new("/usr/bin/python3");
+    let out = python.args(["-c", script]).arg(dir.path().join("out.speedscope.json")).arg(schema);
+    let out = out.output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let folded = |args: &str| Prof::new(&dir, args).run().ok().text();
+    for kind in ["cpu", "samples"] {
+        assert_eq!(
+            folded(&format!("export out.speedscope.json --to collapsed --type {kind}")),
+            folded(&format!("export --to collapsed --type {kind}"))
+        );
+    }
 }

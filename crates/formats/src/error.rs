@@ -43,6 +43,12 @@ impl ReadError {
         ReadError(Box::new(ReadErrorKind::OtherFormat(what.into())))
     }
 
+    /// Invalid content of the format with this title.
+    #[cold]
+    pub(crate) fn invalid(format: &'static str, what: impl Into<String>) -> ReadError {
+        ReadError(Box::new(ReadErrorKind::Invalid { format, line: None, what: what.into() }))
+    }
+
     /// Invalid content of the format with this title in a line, from 1.
     #[cold]
     pub(crate) fn in_line(format: &'static str, line: u64, what: impl Into<String>) -> ReadError {

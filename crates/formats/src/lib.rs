@@ -8,11 +8,13 @@ mod assembly;
 pub mod collapsed;
 mod error;
 mod file;
+mod json;
 mod lines;
 pub mod perf_script;
 pub mod pprof;
 mod samples;
 mod source;
+pub mod speedscope;
 mod unpacked;
 
 use std::fs::File;
@@ -89,7 +91,7 @@ pub struct Opened {
 /// All formats. The first that detects a stream reads it; of a stream that none detects, the name
 /// decides, and else the last format, which reports the error.
 pub const FORMATS: &[&dyn Format] =
-    &[&perf_script::PerfScript, &collapsed::Collapsed, &pprof::Pprof];
+    &[&speedscope::Speedscope, &perf_script::PerfScript, &collapsed::Collapsed, &pprof::Pprof];
 
 /// Bytes of a stream that [`Format::detect`] receives.
 pub const HEAD: usize = 16 << 10;

@@ -41,8 +41,6 @@ fn json(text: &str) -> &'static str {
     let has = |key: &str| text.contains(&format!("\"{key}\""));
     if has("traceEvents") || has("ph") && (has("ts") || has("pid")) {
         "it is a Chrome trace; open it in https://ui.perfetto.dev"
-    } else if text.contains("speedscope.app/file-format-schema") {
-        "it is a profile for speedscope; open it in https://www.speedscope.app"
     } else if has("callFrame") && has("selfSize") {
         "it is a heap profile of V8 (.heapprofile); open it in Chrome's developer tools"
     } else if has("nodes") || has("callFrame") || has("timeDeltas") {
@@ -108,7 +106,6 @@ mod tests {
             (b"{\"snapshot\":{\"meta\":{\"node_fields\"", "heap snapshot of V8"),
             (b"{\"traceEvents\":[{", "Chrome trace; open it"),
             (b"[\n{\"name\":\"a\",\"ph\":\"X\",\"ts\":1", "Chrome trace"),
-            (b"{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\"}", "speedscope"),
             (b"{\"meta\":{\"interval\":1,\"preprocessedProfileVersion\":4", "for Firefox"),
             (b"{\"a\":1}", "it is JSON"),
             (b"# callgrind format\nversion: 1\n", "callgrind_annotate FILE"),

@@ -1,0 +1,241 @@
+//! [speedscope](https://www.speedscope.app)'s JSON: frames, and profiles that refer to them, each of
+//! a single unit. Its schema is <https://www.speedscope.app/file-format-schema.json>.
+//!
+//! In files of prof, each profile is a sample type. In those of other tools they are mostly threads;
+//! if there are several, the label `profile` of their samples has their names.
+
+mod file;
+mod write;
+
+use std::io::Read;
+use std::marker::PhantomData;
+
+use profile::{LabelSetId, Line, LocationId, Profile};
+
+use crate::assembly::{AddedSample, Assembly, ColumnValue};
+use crate::error::ReadError;
+use crate::unpacked::text;
+use crate::{Format, Writer, json};
+use file::{EventKind, FileContent, FileEvent, FileFrame, FileProfile};
+
+/// The format of [`mod@self`].
+#[derive(Debug)]
+pub struct Speedscope;
+
+/// Its title.
+const TITLE: &str = "speedscope JSON";
+
+/// The exporter of files whose profiles are sample types.
+const EXPORTER: &str = "prof";
+
+/// Key of the label with the name of a profile.
+const PROFILE: &str = "profile";
+
+impl Format for Speedscope {
+    fn name(&self) -> &'static str {
+        "speedscope"
+    }
+
+    fn title(&self) -> &'static str {
+        TITLE
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["speedscope.json", "speedscope"]
+    }
+
+    fn detect(&self, head: &[u8]) -> bool {
+        let Some(text) = text(head).map(str::trim_start) else { return false };
+        let has = |key: &str| text.contains(&format!("\"{key}\""));
+        let is_profile = ["sampled", "evented"].into_iter().any(has);
+        text.starts_with('{')
+            && (text.contains("speedscope.app/file-format-schema")
+                || has("shared") && has("frames")
+                || has("profiles") && is_profile)
+    }
+
+    fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {
+        let parsed = json::read(TITLE, input, PhantomData::<FileContent>)?;
+        let mut reader = Reader::new(&parsed.value, parsed.memory_allowed)?;
+        for profile in &parsed.value.profiles {
+            reader.profile(profile)?;
+        }
+        Ok(reader.all.finish())
+    }
+
+    fn writer(&self) -> Option<Writer> {
+        Some(write::write)
+    }
+}
+
+/// The kind, the unit and the factor of values in a unit of the format.
+struct TypeOfUnit {
+    kind: &'static str,
+    unit: &'static str,
+    factor: f64,
+}
+
+impl TypeOfUnit {
+    fn new(unit: &str) -> TypeOfUnit {
+        let time = |factor| TypeOfUnit { kind: "time", unit: "nanoseconds", factor };
+        match unit {
+            "nanoseconds" => time(1.0),
+            "microseconds" => time(1e3),
+            "milliseconds" => time(1e6),
+            "seconds" => time(1e9),
+            "bytes" => TypeOfUnit { kind: "space", unit: "bytes", factor: 1.0 },
+            _ => TypeOfUnit { kind: "samples", unit: "count", factor: 1.0 },
+        }
+    }
+}
+
+struct Reader {
+    all: Assembly,
+    /// The location of each frame of the file.
+    locations: Vec<LocationId>,
+    memory_allowed: u64,
+    is_own: bool,
+    has_several: bool,
+    stack: Vec<LocationId>,
+    samples: u64,
+}
+
+impl Reader {
+    fn new(content: &FileContent, memory_allowed: u64) -> Result<Reader, ReadError> {
+        let mut all = Assembly::default();
+        let locations = content.shared.frames.iter().map(|frame| location(&mut all, frame));
+        let locations = locations.collect();
+        if content.profiles.is_empty() {
+            return Err(ReadError::invalid(TITLE, "it has no profile"));
+        }
+        Ok(Reader {
+            all,
+            locations,
+            memory_allowed,
+            is_own: content.exporter.as_deref() == Some(EXPORTER),
+            has_several: content.profiles.len() > 1,
+            stack: Vec::new(),
+            samples: 0,
+        })
+    }
+
+    fn profile(&mut self, profile: &FileProfile) -> Result<(), ReadError> {
+        let TypeOfUnit { kind, unit, factor } = TypeOfUnit::new(&profile.unit);
+        let kind = if self.is_own { &*profile.name } else { kind };
+        let strings = &self.all.profile;
+        let is_same =
+            |t: &profile::ValueType| (strings.str(t.kind), strings.str(t.unit)) == (kind, unit);
+        let found = strings.sample_types.iter().position(is_same);
+        let column = match found.filter(|_| !self.is_own) {
+            Some(column) => column,
+            None if strings.sample_types.len() == file::MOST_TYPES => {
+                let what = format!("it has more than {} sample types", file::MOST_TYPES);
+                return Err(ReadError::invalid(TITLE, what));
+            }
+            None => self.all.add_type(kind, unit),
+        };
+        let mut labels = LabelSetId::EMPTY;
+        if self.has_several && !self.is_own {
+            let label = self.all.text_label(PROFILE, &profile.name);
+            labels = self.all.profile.labels.intern(&[label]);
+        }
+        let weigh = |value: f64| (value * factor).round() as i64;
+        match profile.kind.as_str() {
+            "sampled" => self.sampled(profile, labels, column, &weigh),
+            "evented" => self.evented(&profile.events, labels, column, &weigh),
+            _ => Err(ReadError::invalid(TITLE, "a profile is neither sampled nor evented")),
+        }
+    }
+
+    fn sampled(
+        &mut self,
+        profile: &FileProfile,
+        labels: LabelSetId,
+        column: usize,
+        weigh: &dyn Fn(f64) -> i64,
+    ) -> Result<(), ReadError> {
+        let FileProfile { samples, weights, .. } = profile;
+        let (stacks, count) = (samples.ends.len(), weights.len());
+        if stacks != count {
+            let what = format!("a profile has {stacks} samples, but {count} weights");
+            return Err(ReadError::invalid(TITLE, what));
+        }
+        let mut begin = 0;
+        for (&end, &weight) in samples.ends.iter().zip(weights) {
+            self.stack.clear();
+            for &frame in samples.frames[begin..end].iter().rev() {
+                let location = self.location(frame)?;
+                self.stack.push(location);
+            }
+            begin = end;
+            self.add(labels, column, weigh(weight))?;
+        }
+        Ok(())
+    }
+
+    fn evented(
+        &mut self,
+        events: &[FileEvent],
+        labels: LabelSetId,
+        column: usize,
+        weigh: &dyn Fn(f64) -> i64,
+    ) -> Result<(), ReadError> {
+        let mut open: Vec<u32> = Vec::new();
+        let mut last = events.first().map_or(0.0, |event| event.at);
+        for event in events {
+            if event.at < last {
+                return Err(ReadError::invalid(TITLE, "its events are not in the order of time"));
+            }
+            let weight = weigh(event.at - last);
+            if weight != 0 && !open.is_empty() {
+                self.stack.clear();
+                for &frame in open.iter().rev() {
+                    let location = self.location(frame)?;
+                    self.stack.push(location);
+                }
+                self.add(labels, column, weight)?;
+            }
+            last = event.at;
+            match event.kind {
+                EventKind::Open => open.push(event.frame),
+                EventKind::Close if open.last() == Some(&event.frame) => drop(open.pop()),
+                EventKind::Close => {
+                    let what = format!("frame {} ends, but is not the innermost", event.frame);
+                    return Err(ReadError::invalid(TITLE, what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn location(&self, frame: u32) -> Result<LocationId, ReadError> {
+        self.locations.get(frame as usize).copied().ok_or_else(|| {
+            let count = self.locations.len();
+            let what = format!("frame number {frame} is used, but there are {count} frames");
+            ReadError::invalid(TITLE, what)
+        })
+    }
+
+    fn add(&mut self, labels: LabelSetId, column: usize, value: i64) -> Result<(), ReadError> {
+        let values = &[ColumnValue { column, value }];
+        self.all.add(AddedSample { stack: &self.stack, labels, values, time: None });
+        self.samples += 1;
+        if self.samples.is_multiple_of(1024)
+            && let Some(excess) = self.all.excess(self.memory_allowed)
+        {
+            return Err(ReadError::invalid(TITLE, excess));
+        }
+        Ok(())
+    }
+}
+
+fn location(all: &mut Assembly, frame: &FileFrame) -> LocationId {
+    let number = |number: Option<f64>| number.map_or(0, |number| number.max(0.0) as i64);
+    let file = frame.file.as_deref().unwrap_or_default();
+    let function = all.function(&frame.name, file, 0);
+    let line = Line { function, line: number(frame.line), column: number(frame.col) };
+    all.location(None, 0, &[line])
+}
+
+#[cfg(test)]
+mod tests;
