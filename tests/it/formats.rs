@@ -160,3 +160,31 @@ fn speedscope_files_meet_their_schema() {
         );
     }
 }
+
+#[test]
+fn profiles_of_node_are_read() {
+    if !needs(&["node"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let script = "function inner(n) { let s = 0; for (let i = 0; i < n; i++) s += Math.sqrt(i); return s }\n\
+                  function outer() {\n  const all = [];\n  for (let i = 0; i < 3000; i++)\n\
+                  \x20   all.push([inner(20000), new Array(100).fill(i)]);\n  return all;\n}\n\
+                  globalThis.kept = outer();\n";
+    std::fs::write(dir.path().join("w.js"), script).unwrap();
+    let node = |args: &[&str]| {
+        let mut command = std::process::Command::new("node");
+        assert!(command.current_dir(&dir).args(args).arg("w.js").status().unwrap().success());
+    };
+    node(&["--cpu-prof", "--cpu-prof-name=w.cpuprofile"]);
+    node(&["--heap-prof", "--heap-prof-interval=8192", "--heap-prof-name=w.heapprofile"]);
+    let folded = |args: &str| Prof::new(&dir, args).run().ok().text();
+    let cpu = folded("export w.cpuprofile --to collapsed");
+    let line = cpu.lines().find(|line| line.contains(";outer;inner ")).expect("the calls");
+    let nanos: i64 = line.rsplit_once(' ').unwrap().1.parse().unwrap();
+    assert!(nanos > 1_000_000, "{line}");
+    let lines = folded("report w.cpuprofile --granularity lines -n 0");
+    assert!(lines.contains("w.js:1"), "{lines}");
+    let heap = folded("export w.heapprofile --to collapsed");
+    assert!(heap.lines().any(|line| line.contains("outer")), "{heap}");
+}

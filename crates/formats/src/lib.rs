@@ -16,6 +16,7 @@ mod samples;
 mod source;
 pub mod speedscope;
 mod unpacked;
+pub mod v8;
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, Write};
@@ -90,8 +91,14 @@ pub struct Opened {
 
 /// All formats. The first that detects a stream reads it; of a stream that none detects, the name
 /// decides, and else the last format, which reports the error.
-pub const FORMATS: &[&dyn Format] =
-    &[&speedscope::Speedscope, &perf_script::PerfScript, &collapsed::Collapsed, &pprof::Pprof];
+pub const FORMATS: &[&dyn Format] = &[
+    &speedscope::Speedscope,
+    &v8::CpuProfile,
+    &v8::HeapProfile,
+    &perf_script::PerfScript,
+    &collapsed::Collapsed,
+    &pprof::Pprof,
+];
 
 /// Bytes of a stream that [`Format::detect`] receives.
 pub const HEAD: usize = 16 << 10;

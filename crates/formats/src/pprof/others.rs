@@ -41,11 +41,6 @@ fn json(text: &str) -> &'static str {
     let has = |key: &str| text.contains(&format!("\"{key}\""));
     if has("traceEvents") || has("ph") && (has("ts") || has("pid")) {
         "it is a Chrome trace; open it in https://ui.perfetto.dev"
-    } else if has("callFrame") && has("selfSize") {
-        "it is a heap profile of V8 (.heapprofile); open it in Chrome's developer tools"
-    } else if has("nodes") || has("callFrame") || has("timeDeltas") {
-        "it is a CPU profile of V8 (.cpuprofile); open it in Chrome's developer tools or \
-         https://www.speedscope.app, or record node with prof record -- node --perf-basic-prof"
     } else if has("snapshot") {
         "it is a heap snapshot of V8; open it in Chrome's developer tools"
     } else if has("preprocessedProfileVersion") || has("meta") && has("interval") {
@@ -100,9 +95,6 @@ mod tests {
         let cases: &[(&[u8], &str)] = &[
             (b"heap_v2/1024\n  t*: 3: 1000 [0: 0]\n", "jemalloc; jeprof"),
             (b"FLR\0\0\x02\0\0xxxx", "flight recording (JFR); convert it with jfrconv"),
-            (b"{\"nodes\":[],\"startTime\":1,\"samples\":[]}", "CPU profile of V8"),
-            (b"{\n  \"nodes\": [{\"id\":1,\"callFrame\":{", "CPU profile of V8"),
-            (b"{\"head\":{\"callFrame\":{},\"selfSize\":0", "heap profile of V8"),
             (b"{\"snapshot\":{\"meta\":{\"node_fields\"", "heap snapshot of V8"),
             (b"{\"traceEvents\":[{", "Chrome trace; open it"),
             (b"[\n{\"name\":\"a\",\"ph\":\"X\",\"ts\":1", "Chrome trace"),
