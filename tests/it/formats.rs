@@ -188,3 +188,45 @@ fn profiles_of_node_are_read() {
     let heap = folded("export w.heapprofile --to collapsed");
     assert!(heap.lines().any(|line| line.contains("outer")), "{heap}");
 }
+
+/// Own costs by function, without its file and binary, as callgrind_annotate prints them.
+fn annotated(dir: &Path, file: &str) -> std::collections::BTreeMap<String, i64> {
+    let mut command = std::process::Command::new("callgrind_annotate");
+    let out = command.args(["--threshold=100", "--auto=no", file]).current_dir(dir).output();
+    let out = out.unwrap();
+    assert!(out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+    let mut sums = std::collections::BTreeMap::new();
+    for line in String::from_utf8_lossy(&out.stdout).lines() {
+        let parts = line.split_once("%)").and_then(|(cost, rest)| {
+            let cost = cost.split_once('(')?.0.trim().replace(',', "").parse::<i64>().ok()?;
+            Some((rest.trim().split_once(':')?.1, cost))
+        });
+        if let Some((function, cost)) = parts {
+            let name = function.split(" [").next().unwrap().to_owned();
+            *sums.entry(name).or_default() += cost;
+        }
+    }
+    sums
+}
+
+#[test]
+fn callgrind_files_agree_with_callgrind_annotate() {
+    if !needs(&["valgrind", "callgrind_annotate"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let mut valgrind = std::process::Command::new("valgrind");
+    let args = ["--tool=callgrind", "--callgrind-out-file=out.cg", "--dump-instr=yes"];
+    let run =
+        valgrind.current_dir(&dir).args(args).args(["--collect-jumps=yes", "sort", "/etc/passwd"]);
+    assert!(run.output().unwrap().status.success());
+    let theirs = annotated(dir.path(), "out.cg");
+    assert!(theirs.len() > 50, "{theirs:?}");
+    Prof::new(&dir, "export out.cg -o again.callgrind").run().ok();
+    let again = annotated(dir.path(), "again.callgrind");
+    for (name, cost) in theirs.iter().filter(|(name, _)| !name.starts_with("0x")) {
+        assert_eq!(again.get(name), Some(cost), "{name}");
+    }
+    let report = Prof::new(&dir, "report out.cg -n 5").run().ok().text();
+    assert!(report.contains("Ir"), "{report}");
+}

@@ -5,6 +5,7 @@
 //! profile was recorded or is shown.
 
 mod assembly;
+pub mod callgrind;
 pub mod collapsed;
 mod error;
 mod file;
@@ -95,6 +96,7 @@ pub const FORMATS: &[&dyn Format] = &[
     &speedscope::Speedscope,
     &v8::CpuProfile,
     &v8::HeapProfile,
+    &callgrind::Callgrind,
     &perf_script::PerfScript,
     &collapsed::Collapsed,
     &pprof::Pprof,

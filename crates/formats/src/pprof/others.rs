@@ -67,12 +67,6 @@ fn plain(text: &str) -> Option<&'static str> {
     let key = |name: &str| text.lines().any(|line| line.starts_with(name));
     Some(if text.starts_with("heap_v2/") {
         "it is a heap profile of jemalloc; jeprof --svg PROGRAM FILE > out.svg draws it"
-    } else if first.starts_with("# callgrind format")
-        || key("creator: callgrind")
-        || key("events: ") && (key("version: ") || key("fn=") || key("cmd: "))
-    {
-        "it is a profile of valgrind (callgrind or cachegrind); callgrind_annotate FILE or \
-         kcachegrind show it"
     } else if key("desc: ") && key("time_unit: ") {
         "it is a profile of valgrind's massif; ms_print FILE shows it"
     } else if key("PeriodType: ") {
@@ -100,10 +94,7 @@ mod tests {
             (b"[\n{\"name\":\"a\",\"ph\":\"X\",\"ts\":1", "Chrome trace"),
             (b"{\"meta\":{\"interval\":1,\"preprocessedProfileVersion\":4", "for Firefox"),
             (b"{\"a\":1}", "it is JSON"),
-            (b"# callgrind format\nversion: 1\n", "callgrind_annotate FILE"),
-            (b"version: 1\ncreator: callgrind-3.19\n", "callgrind"),
             (b"desc: --massif-out-file=x\ncmd: ./a\ntime_unit: i\n", "massif; ms_print"),
-            (b"desc: I1 cache: 32768 B\ncmd: ./a\nevents: Ir\nfl=a.c\n", "cachegrind"),
             (b"go 1.22 trace\0\0\0\x01", "execution trace of Go; go tool trace"),
             (b"<?xml version=\"1.0\"?>\n<!DOCTYPE svg PUBLIC \"-//W3C//DTD SVG 1.1//EN\"", "SVG"),
             (b"<svg width=\"100\">", "SVG"),
