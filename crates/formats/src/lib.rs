@@ -16,6 +16,7 @@ pub mod pprof;
 mod samples;
 mod source;
 pub mod speedscope;
+pub mod stack_maps;
 mod unpacked;
 pub mod v8;
 
@@ -98,6 +99,8 @@ pub const FORMATS: &[&dyn Format] = &[
     &v8::HeapProfile,
     &callgrind::Callgrind,
     &perf_script::PerfScript,
+    &stack_maps::Bpftrace,
+    &stack_maps::Dtrace,
     &collapsed::Collapsed,
     &pprof::Pprof,
 ];
