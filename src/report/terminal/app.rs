@@ -331,6 +331,7 @@ impl App {
             Action::Reverse => return self.reverse(),
             Action::Totals => return self.totals(),
             Action::CollapseRecursion => return self.collapse_recursion(),
+            Action::AllFrames => return self.all_frames(),
             Action::NextType => return self.next_type(),
             Action::Focus => return self.filter(Target::focus),
             Action::Ignore => return self.filter(Target::ignore),
@@ -365,7 +366,7 @@ impl App {
     /// Goes to a view.
     fn show_view(&mut self, view: ViewKey) -> Vec<Command> {
         match view {
-            ViewKey::Functions => self.show(Shown::functions()),
+            ViewKey::Functions => self.show(self.usual_table()),
             ViewKey::CallTree => self.show(Shown::Tree(Direction::Callees)),
             ViewKey::Callers => {
                 let wanted = Target::selected(self.page()).function;

@@ -37,6 +37,8 @@ pub enum Action {
     Totals,
     /// Shows calls of a function by itself as one frame, or each of them.
     CollapseRecursion,
+    /// Shows all leaf frames, or leaves out those of the sample type.
+    AllFrames,
     /// Shows the next sample type.
     NextType,
     /// Keeps only samples with what is selected.
@@ -147,7 +149,7 @@ const HELP: &[Binding] = &[
     binding("m", "menu: what can be done with the selected row"),
     binding("l Right, h Left", "expand and collapse the row, or move the text"),
     binding("e c", "expand all below the row, collapse all"),
-    binding("1 or f", "functions"),
+    binding("1 or f", "functions, with the labels that matter to the sample type"),
     binding("2 or t", "call tree"),
     binding("3 or r", "callers of functions"),
     binding("4 or F", "flame graph"),
@@ -161,7 +163,7 @@ const HELP: &[Binding] = &[
     binding("C Q i", "coverage, quality, header"),
     binding("s, < >", "sort by the next column, the one to the left or right"),
     binding("R", "reverse the order; turn a flame graph upside down"),
-    binding("z", "collapse recursion in call trees and flame graphs, or not"),
+    binding("z A", "collapse recursion in trees, or not; show all leaf frames, or not"),
     binding("T", "next sample type"),
     binding("+ - x d", "filter by the selected row: focus, ignore, hide, binary"),
     binding("&", "type a filter: CONDITION=VALUE; Tab: next condition"),
@@ -237,6 +239,7 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('R') => Action::Reverse,
         KeyCode::Char('o') => Action::Totals,
         KeyCode::Char('z') => Action::CollapseRecursion,
+        KeyCode::Char('A') => Action::AllFrames,
         KeyCode::Char('T') => Action::NextType,
         KeyCode::Char('+') => Action::Focus,
         KeyCode::Char('-') => Action::Ignore,

@@ -219,6 +219,10 @@ impl App {
         if !is_diff {
             rows.push(('p', Rows::Packages));
         }
+        let usual = self.usual_rows(self.page().query.type_index);
+        if !is_diff && usual != Rows::Functions {
+            rows.push(('f', usual));
+        }
         rows.append(&mut more);
         let mut items = Vec::new();
         for (key, rows) in rows {

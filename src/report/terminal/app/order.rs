@@ -2,7 +2,7 @@
 
 use super::{App, Command};
 use view::Siblings;
-use view::query::{Column, Order, Query, Shown, ShownFlame, Values};
+use view::query::{Column, Order, Query, Rows, Shown, ShownFlame, Table, Values};
 
 impl App {
     /// Sorts by the column that is `by` columns to the right.
@@ -67,6 +67,30 @@ impl App {
         self.visit(Query { collapses_recursion, ..query })
     }
 
+    /// Shows all leaf frames, or leaves out those of the sample type.
+    pub(super) fn all_frames(&mut self) -> Vec<Command> {
+        let query = self.page().query.clone();
+        let folds_leaf_frames = !query.folds_leaf_frames;
+        let message = if folds_leaf_frames {
+            "leaf frames of the scheduler, locks, block layer and allocators are left out"
+        } else {
+            "all leaf frames are shown"
+        };
+        self.show_message(message.to_owned());
+        self.visit(Query { folds_leaf_frames, ..query })
+    }
+
+    /// The rows of the first table of this sample type.
+    pub(super) fn usual_rows(&self, type_index: usize) -> Rows {
+        let profile = self.profile.as_deref();
+        profile.map_or(Rows::Functions, |profile| Rows::usual(profile, type_index))
+    }
+
+    /// The first table of the sample type.
+    pub(super) fn usual_table(&self) -> Shown {
+        Shown::table(self.usual_rows(self.page().query.type_index))
+    }
+
     /// Switches between self values and totals of a difference.
     pub(super) fn totals(&mut self) -> Vec<Command> {
         let mut shown = self.page().query.shown.clone();
@@ -88,6 +112,14 @@ impl App {
             return Vec::new();
         }
         let query = self.page().query.clone();
-        self.visit(Query { type_index: (query.type_index + 1) % types, ..query })
+        let type_index = (query.type_index + 1) % types;
+        let shown = match &query.shown {
+            Shown::Table(table) if table.rows == self.usual_rows(query.type_index) => {
+                let rows = self.usual_rows(type_index);
+                Shown::Table(Table { rows, ..table.clone() })
+            }
+            shown => shown.clone(),
+        };
+        self.visit(Query { shown, type_index, ..query })
     }
 }

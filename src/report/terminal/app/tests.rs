@@ -1,9 +1,10 @@
 use super::super::model::{Context, compute};
 use super::super::theme::{Charset, Depth};
 use super::*;
+use profile::{Builder, Column as SampleColumn, Label, LabelSetId, LabelValue};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use view::query::{Column, Table, Values};
-use view::testing::{answers, processes};
+use view::testing::{answers, functions, mapping, processes};
 
 fn app(profile: Profile) -> App {
     let theme = Theme { depth: Depth::None, charset: Charset::Ascii };
@@ -410,4 +411,46 @@ fn the_command_of_a_page_is_shown_and_copied() {
     assert_eq!((texts.len(), texts.concat().len(), texts[0].len()), (2, 112, 73));
     let commands = app.menu_key(KeyCode::Char('y').into());
     assert_eq!(commands, [Command::Copy(texts.concat())]);
+}
+
+/// A wait, and an allocation.
+fn wall_and_memory() -> Profile {
+    let mut b = Builder::new(&[("wall", "nanoseconds"), ("alloc_space", "bytes")]);
+    let kernel = mapping(&mut b, "[kernel.kallsyms]", 0x1000);
+    let program = mapping(&mut b, "/usr/bin/app", 0x20000);
+    let at = |b: &mut Builder, mapping, address, name| {
+        functions(b, Some(mapping), address, &[(name, "", 0)])
+    };
+    let schedule = at(&mut b, kernel, 0x1000, "schedule");
+    let read = at(&mut b, kernel, 0x1001, "pipe_read");
+    let malloc = at(&mut b, program, 0x20000, "malloc");
+    let main = at(&mut b, program, 0x20001, "main");
+    let key = b.profile.strings.intern("state");
+    let value = LabelValue::Str(b.profile.strings.intern("sleeping"));
+    let sleeping = b.profile.labels.intern(&[Label { key, value }]);
+    b.add(&[schedule, read, main], sleeping, 0, &[(SampleColumn(0), 5)]);
+    b.add(&[malloc, main], LabelSetId::EMPTY, 0, &[(SampleColumn(1), 8)]);
+    b.finish(None)
+}
+
+#[test]
+fn leaf_frames_are_left_out_until_they_are_asked_for() {
+    let mut app = app(wall_and_memory());
+    let first = |app: &App| app.page().name().unwrap().to_string();
+    press(&mut app, &[Action::View(ViewKey::Functions)]);
+    assert_eq!(first(&app), "pipe_read");
+    press(&mut app, &[Action::AllFrames]);
+    assert_eq!(first(&app), "schedule");
+    press(&mut app, &[Action::AllFrames]);
+    assert_eq!(first(&app), "pipe_read");
+    // The labels are those of the sample type that is shown.
+    let labels = |app: &App| app.page().query.shown.labels().to_vec();
+    assert_eq!(labels(&app), ["state"]);
+    press(&mut app, &[Action::NextType]);
+    assert_eq!((first(&app), labels(&app)), ("main".to_owned(), Vec::new()));
+    press(&mut app, &[Action::NextType]);
+    assert_eq!(labels(&app), ["state"]);
+    // Other rows stay as they are.
+    press(&mut app, &[Action::View(ViewKey::Binaries), Action::NextType, Action::NextType]);
+    assert_eq!(app.page().query.shown, Shown::table(Rows::Binaries));
 }

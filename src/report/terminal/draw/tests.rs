@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::super::app::Command;
 use super::super::cursor::Move;
 use super::super::difference::Base;
-use super::super::keys::Action;
+use super::super::keys::{Action, ViewKey};
 use super::super::model::{Context, compute};
 use super::super::page::Body;
 use super::super::run::Start;
@@ -370,4 +370,18 @@ fn an_empty_page_has_its_reason() {
     let threads = lines(answers(), Shown::States(Order::by(ByColumn::Total)));
     let reason = " no sample has a state; prof record -T wall records the states of threads";
     assert!(threads.iter().any(|line| line == reason), "{threads:#?}");
+}
+
+#[test]
+fn functions_have_the_labels_of_their_sample_type() {
+    let functions = Action::View(ViewKey::Functions);
+    let lines = pressed(states(), Shown::table(Rows::Binaries), &[functions], (100, 12));
+    let text = lines.join("\n");
+    let titles = lines.iter().find(|line| line.contains("self%")).expect(&text);
+    assert!(titles.ends_with("  state     function"), "{text}");
+    assert!(lines.iter().any(|line| line.ends_with("  sleeping  nap")), "{text}");
+    assert!(lines.iter().any(|line| line.ends_with("  runnable  work")), "{text}");
+    // All of them end where the names begin.
+    let begins = |name: &str| lines.iter().find_map(|line| line.find(name)).expect(&text);
+    assert_eq!(begins("nap"), begins("function"));
 }
