@@ -8,6 +8,7 @@ use super::filter::{FilterArgs, FrameParts, failed};
 use super::report::nothing_to_show;
 use super::source::ProfileSource;
 use super::symbol_args::SymbolArgs;
+use super::values::ValueArgs;
 use super::{examples, usage};
 use crate::report::annotate::{self, CodeOptions, Layout, Order};
 use crate::report::text;
@@ -82,6 +83,9 @@ pub struct Args {
     trim_path: Vec<String>,
 
     #[command(flatten)]
+    values: ValueArgs,
+
+    #[command(flatten)]
     filter: FilterArgs,
 
     #[command(flatten)]
@@ -135,7 +139,8 @@ impl Args {
         let shown = ShownSource { name, is_exact: false, assembly: self.asm };
         let default = if self.json { 0 } else { DEFAULT_FUNCTIONS };
         let limits = Limits { rows: self.nodecount.unwrap_or(default), ..Limits::NONE };
-        Query { limits, ..self.filter.query(Shown::Source(shown)) }
+        let value_options = self.values.options();
+        Query { limits, value_options, ..self.filter.query(Shown::Source(shown)) }
     }
 
     fn layout(&self) -> Layout {

@@ -13,6 +13,7 @@ use super::source::{ComparedSources, ProfileSource};
 use super::summary::{self, Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
+use super::values::ValueArgs;
 use super::{examples, usage};
 use crate::report::answer::{self, OutputFormat};
 use crate::report::colors::Scheme;
@@ -60,6 +61,9 @@ pub struct Args {
 pub struct DrawArgs {
     #[command(flatten)]
     filter: FilterArgs,
+
+    #[command(flatten)]
+    values: ValueArgs,
 
     /// Draw roots at the top (an icicle graph): the default
     #[arg(long, visible_alias = "icicle", conflicts_with = "flame", help_heading = HEADING)]
@@ -286,6 +290,7 @@ impl DrawArgs {
             limits: Limits { cut, ..Limits::NONE },
             // Folded stacks are data for other programs.
             folds_leaf_frames: query.folds_leaf_frames && !self.folded,
+            value_options: self.values.options(),
             ..query
         }
     }
@@ -304,6 +309,9 @@ impl DrawArgs {
 
     /// Draws the difference of the profiles `after` to the bases.
     fn difference(&self, after: ProfileSource) -> anyhow::Result<ExitCode> {
+        if let Some(option) = self.values.given() {
+            return Err(usage(format!("{option} cannot be combined with --diff")));
+        }
         let path = self.output.as_deref().unwrap_or(Path::new("-"));
         let output = Output::create_any(path)?;
         let before = ProfileSource::Files(self.diff.clone());

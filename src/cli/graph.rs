@@ -9,6 +9,7 @@ use super::filter::{FilterArgs, answered};
 use super::output::Output;
 use super::picture::{self, Picture};
 use super::source::ProfileSource;
+use super::values::ValueArgs;
 use super::{examples, report, usage};
 use crate::report::answer::{self, OutputFormat};
 use crate::report::graphviz;
@@ -29,6 +30,9 @@ pub struct Args {
 
     #[command(flatten)]
     filter: FilterArgs,
+
+    #[command(flatten)]
+    values: ValueArgs,
 
     /// Draw at most N functions; 0 draws all
     #[arg(short, long, value_name = "N", default_value = "80", value_parser = report::rows,
@@ -78,7 +82,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let type_index = args.filter.type_index(&profile)?;
     let Args { nodecount, nodefraction, edgefraction, .. } = args;
     let trim = Trim { nodes: nodecount, node_fraction: nodefraction, edge_fraction: edgefraction };
-    let query = Query { type_index, ..args.filter.query(Shown::Graph(trim)) };
+    let value_options = args.values.options();
+    let query = Query { type_index, value_options, ..args.filter.query(Shown::Graph(trim)) };
     let part = args.filter.part(profile, &query)?;
     // Kept, so that it is not freed: that takes longer, piece by piece, than the system needs for all.
     let answer = ManuallyDrop::new(answered(part, &query)?);

@@ -30,6 +30,7 @@ mod target;
 mod threads;
 mod time;
 mod top;
+mod values;
 
 use std::borrow::Cow;
 use std::process::ExitCode;

@@ -11,6 +11,7 @@ use super::filter::{FilterArgs, answered, failed, samples, style_word};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
 use super::source::{ComparedSources, ProfileSource};
 use super::time::{self, TimeArgs};
+use super::values::ValueArgs;
 use super::{examples, usage};
 use crate::report::answer::{self, OutputFormat};
 use crate::report::json;
@@ -122,6 +123,9 @@ pub struct Args {
     over: Option<u64>,
 
     #[command(flatten)]
+    values: ValueArgs,
+
+    #[command(flatten)]
     filter: FilterArgs,
 
     #[command(flatten)]
@@ -228,6 +232,7 @@ impl Args {
     fn compare(self, plan: Plan) -> anyhow::Result<ExitCode> {
         let other = self.view.option().map(|option| format!("--{option}"));
         let other = other.or_else(|| self.over.map(|_| "--over".to_owned()));
+        let other = other.or_else(|| self.values.given().map(str::to_owned));
         let other = other.or_else(|| self.output.as_ref().map(|_| "--output".to_owned()));
         if let Some(option) = other {
             return Err(usage(format!("{option} cannot be combined with --diff")));
@@ -302,6 +307,7 @@ impl Args {
             roots,
             collapses_recursion: self.collapse_recursion,
             limits,
+            value_options: self.values.options(),
             ..self.filter.query(shown)
         }
     }

@@ -16,6 +16,7 @@ use super::sort::{Grouping, SortKey, sort_key};
 use super::summary::Verbosity;
 use super::symbol_args::SymbolArgs;
 use super::target::{self, TargetArgs, parse_duration};
+use super::values::ValueArgs;
 use super::{examples, usage};
 use crate::report::terminal::Start;
 use crate::sampler::Rate;
@@ -35,6 +36,9 @@ pub struct Args {
 
     #[command(flatten)]
     symbols: SymbolArgs,
+
+    #[command(flatten)]
+    values: ValueArgs,
 
     #[command(flatten)]
     filter: FilterArgs,
@@ -244,6 +248,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 query: Query {
                     granularity: None,
                     folds_inlined: false,
+                    value_options: args.values.options(),
                     ..args.filter.query(shown)
                 },
                 ..Start::default()

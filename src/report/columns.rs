@@ -17,7 +17,7 @@ pub(super) fn text(view: &View, top: &Top, columns: &Columns, children: bool) ->
         for column in &types[..row_types] {
             for (number, &measure) in shown.iter().enumerate() {
                 let begins = row_types > 1 && number == 0;
-                out.push(value_column(column, measure, begins));
+                out.push(value_column(view, column, measure, begins));
             }
         }
         out.extend(columns.ratios.iter().map(|ratio| ratio_column(ratio, false)));
@@ -34,7 +34,7 @@ pub(super) fn text(view: &View, top: &Top, columns: &Columns, children: bool) ->
                 };
                 // The name of the type is printed where it changes.
                 let begins = types.len() > 1 && last.replace(type_index) != Some(type_index);
-                out.push(value_column(column, measure, begins));
+                out.push(value_column(view, column, measure, begins));
             }
             TableColumn::Ratio { quotient, totals } => {
                 let Some(ratio) = columns.ratios.iter().find(|r| r.quotient == quotient) else {
@@ -69,7 +69,7 @@ fn alone(view: &View, top: &Top, columns: &Columns) -> Option<TypeColumn> {
 }
 
 /// A column of a type; `begins`: with the name of the type.
-fn value_column(column: &TypeColumn, measure: Measure, begins: bool) -> TextColumn {
+fn value_column(view: &View, column: &TypeColumn, measure: Measure, begins: bool) -> TextColumn {
     let title = match measure {
         Measure::SelfValue => "self",
         Measure::SelfShare => "self%",
@@ -81,12 +81,13 @@ fn value_column(column: &TypeColumn, measure: Measure, begins: bool) -> TextColu
     } else {
         title.to_owned()
     };
+    let whole = view.value_options.percent_of.whole(column.total, column.kept_total);
     let cell = |row: &view::RowValues| {
         let value = if measure.is_total() { row.total } else { row.self_value };
         match measure {
             Measure::SelfValue | Measure::Total => units::format(value, &column.unit),
             Measure::SelfShare | Measure::TotalShare => {
-                format!("{:.2}%", percent(value, column.total))
+                format!("{:.2}%", percent(value, whole))
             }
         }
     };

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::colors::Rgb;
 use super::{shorten, summary, units};
 use sys::printed;
-use view::{Edge, Graph, GraphNode, Name, View, percent};
+use view::{Edge, Graph, GraphNode, Name, View};
 
 /// Characters of a name in a box, and in a tooltip. The middle of longer names is left out.
 const LONGEST_LABEL: usize = 120;
@@ -73,7 +73,7 @@ fn write_node(
     };
     let tooltip = escape(&shorten::middle(&name, LONGEST_TOOLTIP));
     let total = units::format(node.total, view.unit());
-    let share = percent(node.total, view.total) / 100.0;
+    let share = view.percent(node.total) / 100.0;
     writeln!(
         out,
         "N{id} [label=\"{label}\\n{own}{total_line}\" id=\"node{id}\" fontsize={} shape=box \
@@ -95,7 +95,7 @@ fn font_size(value: i64, largest: u64) -> usize {
 fn write_edge(out: &mut dyn Write, view: &View, graph: &Graph, edge: &Edge) -> io::Result<()> {
     let value = units::format(edge.value, view.unit());
     let inlined = if edge.inlined { "\\n (inlined)" } else { "" };
-    let share = percent(edge.value, view.total) / 100.0;
+    let share = view.percent(edge.value) / 100.0;
     let within = |most: f64| 1 + (share.abs() * most).min(most) as usize;
     let name_of =
         |id: u32| escape(&shorten::middle(&name(view, &graph.nodes[id as usize]), LONGEST_TOOLTIP));

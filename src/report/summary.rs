@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::units;
 use profile::{Diagnostics, Profile, ThreadState, ValueType, comment};
 use view::answer::{Bounded, comments, mappings};
+use view::query::PercentOf;
 use view::{LeafFrames, Shares, States, View, base_name, percent};
 
 /// Lines above every text view: type, time and total of `view`, after a warning if needed.
@@ -26,10 +27,11 @@ pub fn lines(view: &View) -> Vec<String> {
     }
     if view.kept_total != view.total {
         let kept = units::format(view.kept_total, view.unit());
-        total.push_str(&format!(
-            ", of which the filter keeps {kept} ({:.2}%)",
-            view.percent(view.kept_total)
-        ));
+        let share = percent(view.kept_total, view.total);
+        total.push_str(&format!(", of which the filter keeps {kept} ({share:.2}%)"));
+        if view.value_options.percent_of == PercentOf::Kept {
+            total.push_str("; percentages are of what it keeps");
+        }
     }
     out.push(total);
     out.extend(states_line(view));
@@ -273,9 +275,12 @@ pub fn subtitle(view: &View) -> String {
         parts.push(format!("without leaf frames of {}", owner(frames)));
     }
     if view.kept_total != view.total {
-        let percent = view.percent(view.kept_total);
+        let share = percent(view.kept_total, view.total);
         let all = units::format(view.total, view.unit());
-        parts.push(format!("filtered: {percent:.2}% of {all}"));
+        parts.push(format!("filtered: {share:.2}% of {all}"));
+        if view.value_options.percent_of == PercentOf::Kept {
+            parts.push("percentages of what is kept".to_owned());
+        }
     }
     parts.join(" · ")
 }

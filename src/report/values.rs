@@ -45,9 +45,9 @@ impl ValueCells {
     /// Empty cells.
     pub(super) const EMPTY: ValueCells = ValueCells { value: String::new(), share: String::new() };
 
-    /// A value of a view, and its share of the total.
+    /// A value of a view, and its share of the 100 % of the view.
     pub(super) fn new(view: &View, value: i64) -> ValueCells {
-        ValueCells::with_share(view, value, view.total)
+        ValueCells::with_share(view, value, view.whole())
     }
 
     /// A value of a view, and its share of `whole`.

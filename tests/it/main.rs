@@ -85,6 +85,7 @@ mod top;
 mod units;
 mod unwound_runtimes;
 mod v8_builtins;
+mod values;
 mod views;
 mod wall;
 mod whole_stacks;

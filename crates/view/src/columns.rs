@@ -70,7 +70,7 @@ pub struct TypeColumn {
     pub kind: String,
     /// Their unit.
     pub unit: String,
-    /// Sum of the magnitudes of all values before a filter: 100 %.
+    /// Sum of the magnitudes of all values before a filter.
     pub total: i64,
     /// The same after the filter.
     pub kept_total: i64,
@@ -256,8 +256,11 @@ impl<'t> Sums<'t> {
 
     /// The rows that the options keep, in their order, with their numbers.
     fn shown_rows(&self, view: &View, options: &TopOptions) -> Vec<(Row, usize)> {
-        let totals: Vec<i64> =
-            (0..self.row_types).map(|at| unfiltered(view, self.types[at], self.kept[at])).collect();
+        let whole = |at: usize| {
+            let (type_index, kept) = (self.types[at], self.kept[at]);
+            view.value_options.percent_of.whole(unfiltered(view, type_index, kept), kept)
+        };
+        let totals: Vec<i64> = (0..self.row_types).map(whole).collect();
         let is_large = |row: usize| {
             let mut values = self.values(row).iter().zip(&totals);
             values.any(|(value, &total)| {

@@ -87,6 +87,7 @@ pub use tree::{Children, Cut, Direction, Node, Ordered, Tree};
 use std::sync::Arc;
 
 use profile::{LabelSetId, LocationId, Profile, SampleRow, StrId, TimesId, UnfilteredType};
+use query::ValueOptions;
 
 /// One sample type of a profile, at one granularity.
 ///
@@ -98,7 +99,7 @@ pub struct View<'a> {
     pub type_index: usize,
     /// The frames of all locations.
     pub frames: Arc<Frames>,
-    /// Sum of the magnitudes of all values before a filter: the 100 % of all views.
+    /// Sum of the magnitudes of all values before a filter.
     pub total: i64,
     /// The same for the samples of the profile, which passed the filter.
     pub kept_total: i64,
@@ -108,6 +109,8 @@ pub struct View<'a> {
     pub collapse_recursion: bool,
     /// The leaf frames of the profile that were folded into their callers; none in a new view.
     pub folded: Option<LeafFrames>,
+    /// What values and percentages are.
+    pub value_options: ValueOptions,
     /// Ends the computation of models early.
     pub cancel: Cancel,
     /// Smallest value that is shown.
@@ -124,6 +127,7 @@ struct ViewData {
     left_out: usize,
     collapse_recursion: bool,
     folded: Option<LeafFrames>,
+    value_options: ValueOptions,
     cancel: Cancel,
     least: i64,
 }
@@ -166,6 +170,7 @@ impl<'a> View<'a> {
             left_out: 0,
             collapse_recursion: false,
             folded: None,
+            value_options: ValueOptions::default(),
             cancel: cancel.clone(),
             least: i64::MIN,
         };
@@ -184,6 +189,7 @@ impl<'a> View<'a> {
             left_out: self.left_out,
             collapse_recursion: self.collapse_recursion,
             folded: self.folded,
+            value_options: self.value_options,
             cancel: self.cancel,
             least: self.least,
         }
@@ -201,6 +207,7 @@ impl<'a> View<'a> {
             left_out: data.left_out,
             collapse_recursion: data.collapse_recursion,
             folded: data.folded,
+            value_options: data.value_options,
             cancel: data.cancel,
             least: data.least,
         }
@@ -280,9 +287,14 @@ impl<'a> View<'a> {
         self.value_type().1
     }
 
-    /// `value` in percent of the total before the filter.
+    /// The 100 % of all percentages.
+    pub fn whole(&self) -> i64 {
+        self.value_options.percent_of.whole(self.total, self.kept_total)
+    }
+
+    /// `value` in percent of [`View::whole`].
     pub fn percent(&self, value: i64) -> f64 {
-        percent(value, self.total)
+        percent(value, self.whole())
     }
 
     /// Values of the label `key` among the samples of the view, largest sum first, with their sums.

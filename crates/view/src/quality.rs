@@ -1,5 +1,6 @@
 //! Statistical confidence of a profile: its samples are a random subset.
 
+use super::query::PercentOf;
 use super::shares::{counts_samples, sample_count};
 use super::{Row, Top, TopOptions, View};
 use profile::{Profile, comment};
@@ -69,12 +70,14 @@ impl Quality {
     /// Confidence of a view whose frames are functions, with the rows of `options`; its labels are
     /// ignored.
     pub fn new(view: &View, options: &TopOptions) -> Quality {
-        let (samples, effective) = match view.unfiltered() {
+        // The samples among which the shares are.
+        let all = view.unfiltered().filter(|_| view.value_options.percent_of == PercentOf::Total);
+        let (samples, effective) = match all {
             Some(all) => (all.events, all.effective),
             None => sample_sizes(view.profile, view.type_index),
         };
         let top = Top::new(view, &TopOptions::default());
-        let part = |value: i64| (value.max(0) as f64 / view.total.max(1) as f64).min(1.0);
+        let part = |value: i64| (value.max(0) as f64 / view.whole().max(1) as f64).min(1.0);
         let own: Vec<f64> =
             top.rows.iter().map(|r| part(r.self_value)).filter(|&p| p > 0.0).collect();
         // Filtered samples count as one more function.

@@ -5,6 +5,7 @@ mod added_filter;
 mod order;
 mod roots;
 mod shown;
+mod value_options;
 
 use super::{Cancel, Cut, Granularity, LeafFrames, Naming, Scale, TopOptions, View};
 use profile::Profile;
@@ -13,6 +14,7 @@ pub use added_filter::{AddedFilter, CONDITIONS, FilterError, regex_reason};
 pub use order::{Column, Order};
 pub use roots::Roots;
 pub use shown::{Groups, Intervals, Rows, Shown, ShownFlame, ShownSource, Table};
+pub use value_options::{PercentOf, ValueOptions};
 
 /// What is shown of a profile.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +41,8 @@ pub struct Query {
     pub comparison: Comparison,
     /// What is left out.
     pub limits: Limits,
+    /// What values and percentages are.
+    pub value_options: ValueOptions,
 }
 
 /// The way in which a difference compares.
@@ -173,6 +177,7 @@ impl Query {
             folds_leaf_frames: true,
             comparison: Comparison::default(),
             limits: Limits::NONE,
+            value_options: ValueOptions::default(),
         }
     }
 
@@ -254,6 +259,7 @@ impl Query {
     ) -> View<'p> {
         let mut view = View::cancelable(profile, type_index, self.granularity(), cancel);
         view.collapse_recursion = self.collapses_recursion;
+        view.value_options = self.value_options;
         if self.has_boxes() {
             view.leave_out_negative();
         }

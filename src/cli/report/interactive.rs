@@ -69,7 +69,8 @@ pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
 fn query(args: &Args, plan: &Plan) -> Option<Query> {
     let filtered = args.filter.query(shown(args, plan)?);
     let collapses_recursion = args.collapse_recursion;
-    Some(Query { granularity: None, collapses_recursion, ..filtered })
+    let value_options = args.values.options();
+    Some(Query { granularity: None, collapses_recursion, value_options, ..filtered })
 }
 
 /// The query of the first page; `None`: text is printed.

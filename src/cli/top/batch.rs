@@ -114,7 +114,8 @@ fn print(
     let shown = Shown::Table(Table::new(rows, grouping.order.into()));
     let mut limits = format.limits(&shown);
     limits.rows = args.nodecount.unwrap_or(limits.rows);
-    let query = Query { type_index, limits, ..args.filter.query(shown) };
+    let value_options = args.values.options();
+    let query = Query { type_index, limits, value_options, ..args.filter.query(shown) };
     let part = args.filter.part(Arc::new(profile), &query)?;
     if is_first {
         check_labels(&part.profile, &grouping.must_exist)?;

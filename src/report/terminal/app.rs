@@ -333,6 +333,7 @@ impl App {
             Action::CollapseRecursion => return self.collapse_recursion(),
             Action::AllFrames => return self.all_frames(),
             Action::NextType => return self.next_type(),
+            Action::Percentages => return self.other_percentages(),
             Action::Focus => return self.filter(Target::focus),
             Action::Ignore => return self.filter(Target::ignore),
             Action::Hide => return self.filter(Target::hide),

@@ -12,7 +12,7 @@ use super::model::Model;
 use super::theme::Theme;
 use crate::report::diff::value;
 use crate::report::shorten;
-use view::query::{AddedFilter, Query, Shown, ShownSource};
+use view::query::{AddedFilter, PercentOf, Query, Shown, ShownSource};
 
 mod code;
 mod diff;
@@ -122,8 +122,10 @@ fn draw_top(app: &App, area: Rect, out: &mut Buffer) {
         let kind = kind.map_or("", |kind| facts.profile.str(kind.kind));
         text += &format!("  {kind}  {}", facts.value(facts.kept));
         if facts.kept != facts.total {
-            let percent = facts.percent(facts.kept);
-            text += &format!(" of {} ({percent:.1}%)", facts.value(facts.total));
+            let percent = view::percent(facts.kept, facts.total);
+            let is_whole = facts.value_options.percent_of == PercentOf::Kept;
+            let whole = if is_whole { ", here 100%" } else { "" };
+            text += &format!(" of {} ({percent:.1}%{whole})", facts.value(facts.total));
         }
     }
     let difference = match page.model.as_deref() {

@@ -39,6 +39,8 @@ pub enum Action {
     CollapseRecursion,
     /// Shows all leaf frames, or leaves out those of the sample type.
     AllFrames,
+    /// Shows percentages of what passes the filters, or of the whole profile.
+    Percentages,
     /// Shows the next sample type.
     NextType,
     /// Keeps only samples with what is selected.
@@ -165,6 +167,7 @@ const HELP: &[Binding] = &[
     binding("R", "reverse the order; turn a flame graph upside down"),
     binding("z A", "collapse recursion in trees, or not; show all leaf frames, or not"),
     binding("T", "next sample type"),
+    binding("%", "percentages of what passes the filters, or of the whole profile"),
     binding("+ - x d", "filter by the selected row: focus, ignore, hide, binary"),
     binding("&", "type a filter: CONDITION=VALUE; Tab: next condition"),
     binding("u U", "remove the last filter, choose one to remove"),
@@ -241,6 +244,7 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('z') => Action::CollapseRecursion,
         KeyCode::Char('A') => Action::AllFrames,
         KeyCode::Char('T') => Action::NextType,
+        KeyCode::Char('%') => Action::Percentages,
         KeyCode::Char('+') => Action::Focus,
         KeyCode::Char('-') => Action::Ignore,
         KeyCode::Char('x') => Action::Hide,

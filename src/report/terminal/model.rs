@@ -14,7 +14,8 @@ use super::written::render;
 use crate::report::{annotate, answer, states, units};
 use profile::{LabelValue, Profile};
 use view::query::{
-    AddedFilter, Limits, Query, QueryError, Rows, Shown, ShownFlame, Wanted, regex_reason,
+    AddedFilter, Limits, Query, QueryError, Rows, Shown, ShownFlame, ValueOptions, Wanted,
+    regex_reason,
 };
 use view::{
     Answer, Cancel, Cut, Difference, Frame, Frames, Ordered, Part, PartCache, Row, Siblings,
@@ -82,10 +83,12 @@ pub struct Facts {
     pub frames: Arc<Frames>,
     /// Unit of the values.
     pub unit: String,
-    /// Sum before the filters: 100 %.
+    /// Sum before the filters.
     pub total: i64,
     /// Sum of what passes the filters.
     pub kept: i64,
+    /// What values and percentages are.
+    pub value_options: ValueOptions,
     /// The filters that nothing in the profile meets.
     pub unmatched: Vec<AddedFilter>,
     /// Sum of samples without a time that a filter by time has left out.
@@ -104,6 +107,7 @@ impl Facts {
             unit: view.unit().to_owned(),
             total: view.total,
             kept: view.kept_total,
+            value_options: view.value_options,
             left_out: view.left_out,
             frames: view.frames,
         }
@@ -136,9 +140,9 @@ impl Facts {
         (longest + 1).clamp(VALUE_WIDTH, MAX_VALUE_WIDTH)
     }
 
-    /// A value in percent of the total before the filters.
+    /// A value in percent of what the query has as 100 %.
     pub fn percent(&self, value: i64) -> f64 {
-        view::percent(value, self.total)
+        view::percent(value, self.value_options.percent_of.whole(self.total, self.kept))
     }
 }
 

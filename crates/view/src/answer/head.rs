@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Members, known, known_text};
+use crate::query::PercentOf;
 use crate::{ByState, LeafFrames, States, View};
 use profile::{Mapping, Profile, StrId, ThreadState, ValueType};
 
@@ -40,6 +41,8 @@ pub struct Head<'a> {
     pub total: i64,
     /// The same after it.
     pub kept: i64,
+    /// The one of both that is the 100 % of percentages.
+    pub percent_of: PercentOf,
     /// The values that are not 0, by the state of threads; `None` if no sample has a state.
     pub states: Option<Members<i64>>,
     /// The leaf frames that are left out, whose values are those of their callers: `scheduler`,
@@ -79,6 +82,7 @@ impl<'a> Head<'a> {
             types: profile.sample_types.iter().map(|t| TypeAnswer::new(profile, t)).collect(),
             total: view.total,
             kept: view.kept_total,
+            percent_of: view.value_options.percent_of,
             states: States::new(view).map(|states| by_state(states.values(view))),
             leaf_frames_left_out: view.folded.map(LeafFrames::name),
             main: known_text(main),

@@ -100,6 +100,17 @@ impl App {
         self.change(shown)
     }
 
+    /// Shows percentages of what passes the filters, or of the whole profile.
+    pub(super) fn other_percentages(&mut self) -> Vec<Command> {
+        let mut query = self.page().query.clone();
+        if matches!(query.shown, Shown::Diff { .. } | Shown::DiffFlame(_)) {
+            return self.refuse("a difference has percentages of its own");
+        }
+        let percent_of = &mut query.value_options.percent_of;
+        *percent_of = percent_of.other();
+        self.visit(query)
+    }
+
     /// Shows the page in the next sample type.
     pub(super) fn next_type(&mut self) -> Vec<Command> {
         if matches!(&self.page().query.shown, Shown::Table(table) if table.has_types()) {

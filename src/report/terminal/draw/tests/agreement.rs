@@ -7,7 +7,7 @@ use super::*;
 use crate::report::answer::{self, OutputFormat};
 use crate::report::terminal::model::{Graph, Model, reason};
 use crate::report::units;
-use queries::{Random, profiles, queries, random_query};
+use queries::{Random, profiles, queries, random_query, random_values};
 use source::assert_code;
 use view::query::Limits;
 use view::{Answer, Cancel, Filter, Part, Tree};
@@ -52,10 +52,15 @@ struct Numbers {
     text: String,
 }
 
+/// The 100 % of an answer.
+fn whole(head: &Value) -> i64 {
+    head[head["percent_of"].as_str().unwrap()].as_i64().unwrap()
+}
+
 /// The numbers of a JSON object with `self` and `total`.
 fn numbers(head: &Value, row: &Value) -> Numbers {
     let unit = head["type"]["unit"].as_str().unwrap_or("");
-    let whole = head["total"].as_i64().unwrap();
+    let whole = whole(head);
     let [own, total] = ["self", "total"].map(|key| row[key].as_i64().unwrap());
     let value = |value: i64| units::format(value, unit);
     let percent = |value: i64| format!("{:.2}%", view::percent(value, whole));
@@ -150,7 +155,7 @@ fn with_limits(query: &Query, format: OutputFormat) -> Query {
 /// A value with its share, as text has them.
 fn value_and_share(json: &Value, value: i64) -> String {
     let unit = json["type"]["unit"].as_str().unwrap_or("");
-    let share = view::percent(value, json["total"].as_i64().unwrap());
+    let share = view::percent(value, whole(json));
     squeezed(&format!("{} {share:.2}%", units::format(value, unit)))
 }
 
@@ -189,8 +194,7 @@ fn assert_lists(text: &str, json: &Value, query: &Query) -> usize {
                 .to_vec(),
             Shown::Coverage => ["total", "self"]
                 .map(|key| {
-                    let (value, whole) = (&row[key], json["total"].as_i64().unwrap());
-                    format!("{:.2}% ", view::percent(value.as_i64().unwrap(), whole))
+                    format!("{:.2}% ", view::percent(row[key].as_i64().unwrap(), whole(json)))
                 })
                 .to_vec(),
             _ => panic!("{query:?}"),
@@ -283,12 +287,14 @@ fn text_json_and_terminal_agree_about_every_view_of_every_profile() {
 
 #[test]
 fn text_json_and_terminal_agree_about_random_queries() {
-    let mut random = Random(20_261_127);
+    let (mut random, mut of_values) = (Random(20_261_127), Random(20_261_128));
     let (mut rows, mut empty) = (0, 0);
     let profiles = profiles();
     for _ in 0..500 {
         let profile = &profiles[random.below(profiles.len())];
-        match assert_agreement(profile, &random_query(&mut random, profile)) {
+        let query = random_query(&mut random, profile);
+        let query = Query { value_options: random_values(&mut of_values), ..query };
+        match assert_agreement(profile, &query) {
             0 => empty += 1,
             some => rows += some,
         }

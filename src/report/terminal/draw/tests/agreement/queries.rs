@@ -4,7 +4,7 @@ use super::super::{hostile, views};
 use super::*;
 use profile::{LabelSetId, label};
 use view::View;
-use view::query::{CONDITIONS, Column as ByColumn};
+use view::query::{CONDITIONS, Column as ByColumn, PercentOf, ValueOptions};
 use view::testing::{functions, odd_names, phases};
 
 /// A small generator of numbers: the same in each run.
@@ -119,6 +119,12 @@ pub fn random_query(random: &mut Random, profile: &Profile) -> Query {
         }
     }
     query
+}
+
+/// Any percentages.
+pub fn random_values(random: &mut Random) -> ValueOptions {
+    let percent_of = if random.chance(2) { PercentOf::Kept } else { PercentOf::Total };
+    ValueOptions { percent_of }
 }
 
 /// Values of a condition that select something of the profile, and one that does not.
