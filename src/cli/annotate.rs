@@ -176,7 +176,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.check_granularity()?;
     let places = CodeOptions { paths: args.paths()?, symbols: args.symbols.options()? };
     let profile = args.filter.load(&ProfileSource::Files(args.files.clone()))?;
-    let query = Query { type_index: args.filter.type_index(&profile)?, ..args.query() };
+    let type_index = args.filter.type_index(&profile)?;
+    args.values.check(&profile, type_index)?;
+    let query = Query { type_index, ..args.query() };
     let part = args.filter.part(profile, &query)?;
     let answer = annotate::answer(part.clone(), &query, &places, &Cancel::default());
     let answer = answer.map_err(|error| suggested(&error, &part, &query))?;

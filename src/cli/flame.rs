@@ -414,6 +414,7 @@ impl DrawArgs {
 fn draw(args: &Args, profile: Arc<Profile>, output: Output) -> anyhow::Result<u64> {
     let (args, quiet) = (&args.draw, args.verbosity.quiet);
     let type_index = args.filter.type_index(&profile)?;
+    args.values.check(&profile, type_index)?;
     let kind = profile.sample_types.get(type_index).map_or("", |t| profile.str(t.kind)).to_owned();
     let query = Query { type_index, ..args.query(&kind) };
     let part = args.filter.part(profile, &query)?;

@@ -80,6 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let output = Output::create_any(args.output.as_deref().unwrap_or(Path::new("-")))?;
     let profile = args.filter.load(&ProfileSource::Files(args.files.clone()))?;
     let type_index = args.filter.type_index(&profile)?;
+    args.values.check(&profile, type_index)?;
     let Args { nodecount, nodefraction, edgefraction, .. } = args;
     let trim = Trim { nodes: nodecount, node_fraction: nodefraction, edge_fraction: edgefraction };
     let value_options = args.values.options();

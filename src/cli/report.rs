@@ -21,7 +21,8 @@ use profile::Profile;
 use sys::printed;
 use view::answer::HeaderAnswer;
 use view::query::{
-    Groups, Intervals, Limits, Query, QueryError, Roots, Rows, Shown, Table, Timed, Values,
+    Groups, Intervals, Limits, Query, QueryError, Roots, Rows, Shown, Statistic, Table, Timed,
+    ValueOptions, Values,
 };
 use view::{Cancel, Cut, Direction, Granularity, Part, Sort, View};
 
@@ -124,6 +125,12 @@ pub struct Args {
 
     #[command(flatten)]
     values: ValueArgs,
+
+    /// Print means: values divided by those of the first sample type
+    ///
+    /// Such as bytes per object, or time per contention. Flame graphs have sums.
+    #[arg(long, help_heading = "View", conflicts_with_all = ["coverage", "quality", "diff"])]
+    mean: bool,
 
     #[command(flatten)]
     filter: FilterArgs,
@@ -283,6 +290,12 @@ impl Args {
         Table { over, ..Table::new(Rows::from(plan.groups.clone()), plan.order.into()) }
     }
 
+    /// What values and percentages are.
+    fn value_options(&self) -> ValueOptions {
+        let statistic = if self.mean { Statistic::Mean } else { Statistic::Sum };
+        ValueOptions { statistic, ..self.values.options() }
+    }
+
     /// The query. Its sample type and columns follow from the profile.
     fn query(&self, plan: &Plan) -> Query {
         let shown = match (self.view.shown(plan.order), plan.direction) {
@@ -294,7 +307,8 @@ impl Args {
         let cut = |percent| if percent > 0.0 { Cut::Percent(percent) } else { Cut::Nothing };
         let limits = Limits {
             rows: self.nodecount.unwrap_or(usual.rows),
-            cut: self.percent_limit.map_or(usual.cut, cut),
+            // A caller's mean may be smaller than those of its callees.
+            cut: self.percent_limit.map_or(if self.mean { Cut::Nothing } else { usual.cut }, cut),
             values: if self.no_children { Values::Own } else { Values::Total },
         };
         let roots = match shown {
@@ -307,7 +321,7 @@ impl Args {
             roots,
             collapses_recursion: self.collapse_recursion,
             limits,
-            value_options: self.values.options(),
+            value_options: self.value_options(),
             ..self.filter.query(shown)
         }
     }
@@ -372,6 +386,7 @@ fn print(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let profile = &*part.profile;
+    args.values.check(profile, query.type_index)?;
     if (args.header || args.header_only) && !args.json {
         text::write_header(out, profile)?;
     }

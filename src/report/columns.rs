@@ -85,7 +85,9 @@ fn value_column(view: &View, column: &TypeColumn, measure: Measure, begins: bool
     let cell = |row: &view::RowValues| {
         let value = if measure.is_total() { row.total } else { row.self_value };
         match measure {
-            Measure::SelfValue | Measure::Total => units::format(value, &column.unit),
+            Measure::SelfValue | Measure::Total => {
+                units::shown(value, &column.unit, &view.value_options)
+            }
             Measure::SelfShare | Measure::TotalShare => {
                 format!("{:.2}%", percent(value, whole))
             }

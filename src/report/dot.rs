@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::colors::Rgb;
-use super::{shorten, summary, units};
+use super::{shorten, summary, values};
 use sys::printed;
 use view::{Edge, Graph, GraphNode, Name, View};
 
@@ -30,7 +30,7 @@ pub fn write(out: &mut dyn Write, view: &View, graph: &Graph, title: &str) -> io
 fn write_legend(out: &mut dyn Write, view: &View, graph: &Graph, title: &str) -> io::Result<()> {
     let mut lines = vec![title.to_owned()];
     lines.extend(summary::lines(view));
-    let format = |v: i64| units::format(v, view.unit());
+    let format = |v: i64| values::text(view, v);
     let shown = graph.nodes.iter().fold(0i64, |sum, n| sum.saturating_add(n.self_value));
     lines.push(format!("Functions shown: {}, {:.2}%", format(shown), view.percent(shown)));
     if graph.small_nodes > 0 {
@@ -63,7 +63,7 @@ fn write_node(
     largest: u64,
 ) -> io::Result<()> {
     let name = name(view, node);
-    let value = |v: i64| format!("{} ({:.2}%)", units::format(v, view.unit()), view.percent(v));
+    let value = |v: i64| format!("{} ({:.2}%)", values::text(view, v), view.percent(v));
     let label = escape(&shorten::middle(&name, LONGEST_LABEL)).replace("::", "::\\n");
     let own = if node.self_value == 0 { "0".to_owned() } else { value(node.self_value) };
     let total_line = match node {
@@ -72,7 +72,7 @@ fn write_node(
         n => format!("\\nof {}", value(n.total)),
     };
     let tooltip = escape(&shorten::middle(&name, LONGEST_TOOLTIP));
-    let total = units::format(node.total, view.unit());
+    let total = values::text(view, node.total);
     let share = view.percent(node.total) / 100.0;
     writeln!(
         out,
@@ -93,7 +93,7 @@ fn font_size(value: i64, largest: u64) -> usize {
 }
 
 fn write_edge(out: &mut dyn Write, view: &View, graph: &Graph, edge: &Edge) -> io::Result<()> {
-    let value = units::format(edge.value, view.unit());
+    let value = values::text(view, edge.value);
     let inlined = if edge.inlined { "\\n (inlined)" } else { "" };
     let share = view.percent(edge.value) / 100.0;
     let within = |most: f64| 1 + (share.abs() * most).min(most) as usize;

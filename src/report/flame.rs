@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::colors::{self, Neighbours, Rgb, Scheme};
-use super::{legend, units};
+use super::{legend, values};
 use picture::{BoxText, PictureBox};
 use sys::printed;
 use view::{BoxOptions, Boxes, Direction, FlameBox, Name, Node, Siblings, Tree, View};
@@ -118,14 +118,14 @@ fn name<'a>(view: &'a View, tree: &Tree, node: u32) -> Cow<'a, str> {
 /// parenthesis as the name, so the details contain no `(`.
 fn tooltip(view: &View, tree: &Tree, node: u32, name: &str) -> String {
     let n = tree.node(node);
-    let (kind, unit) = view.value_type();
-    let value = units::format(n.total, unit);
+    let (kind, _) = view.value_type();
+    let value = values::text(view, n.total);
     let mut inside = format!("{kind} {value}, {:.2}%", view.percent(n.total));
     if node != Tree::ROOT {
         // In a tree of callers it would be that of another function.
         let own = tree.direction == Direction::Callees;
         if own && n.self_value != 0 && n.self_value != n.total {
-            let _ = write!(inside, ", self {}", units::format(n.self_value, unit));
+            let _ = write!(inside, ", self {}", values::text(view, n.self_value));
         }
         let frame = view.frames.get(n.frame);
         let binary = frame.binary_name(view.profile);

@@ -45,10 +45,10 @@ impl Line<'_> {
         }
     }
 
-    fn cell(self, value: i64) -> String {
+    fn cell(self, view: &View, value: i64) -> String {
         match value {
             0 => "-".to_owned(),
-            value => units::format(value, &self.table.unit),
+            value => units::shown(value, &self.table.unit, &view.value_options),
         }
     }
 }
@@ -89,16 +89,16 @@ pub fn write_text(
     }
     writeln!(out)?;
     for table in tables.iter().filter(|table| table.over.without_time != 0) {
-        let without = units::format(table.over.without_time, &table.unit);
+        let without = units::shown(table.over.without_time, &table.unit, &view.value_options);
         writeln!(out, "Without a time, and in no interval: {without}")?;
     }
     writeln!(out)?;
     let lines = lines_of(tables);
     let name = if totals { "total" } else { "self" };
-    let values = lines.iter().map(|line| line.cell(line.value(totals)));
+    let values = lines.iter().map(|line| line.cell(view, line.value(totals)));
     let mut columns = vec![TextColumn::new(name, Align::Right, values)];
     for at in 0..over.sums.len() {
-        let cells = lines.iter().map(|line| line.cell(line.value_in(at, totals)));
+        let cells = lines.iter().map(|line| line.cell(view, line.value_in(at, totals)));
         let start = start.saturating_add(over.interval.saturating_mul(at as u64));
         columns.push(TextColumn::new(&moment(start), Align::Right, cells));
     }

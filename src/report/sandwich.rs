@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::text::{TreeColumns, TreeOptions, clean, write_nodes};
-use super::units;
+use super::values;
 use view::{Sandwich, View};
 
 /// Functions that the first line names.
@@ -22,7 +22,7 @@ pub fn names(view: &View, functions: &[u32]) -> String {
 
 /// The line with the values of the functions.
 pub fn totals(view: &View, sandwich: &Sandwich) -> String {
-    let value = |v: i64| format!("{}, {:.2}%", units::format(v, view.unit()), view.percent(v));
+    let value = |v: i64| format!("{}, {:.2}%", values::text(view, v), view.percent(v));
     format!("Total: {}; self: {}", value(sandwich.total), value(sandwich.self_value))
 }
 

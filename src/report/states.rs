@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::text::{Align, TextColumn, clean, write_columns};
-use super::units;
+use super::{units, values};
 use profile::ThreadState;
 use view::{ListedThread, ThreadRow, ThreadStates, View};
 
@@ -53,7 +53,7 @@ pub fn write_text(
         )?,
     }
     writeln!(out)?;
-    let total = |row: &ThreadRow| units::format(row.total, view.unit());
+    let total = |row: &ThreadRow| values::text(view, row.total);
     let percent = |row: &ThreadRow| format!("{:.2}%", view.percent(row.total));
     let mut columns = vec![
         TextColumn::new("total", Align::Right, rows().map(total)),

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::units;
+use super::{units, values};
 use profile::{Diagnostics, Profile, ThreadState, ValueType, comment};
 use view::answer::{Bounded, comments, mappings};
 use view::query::PercentOf;
@@ -20,13 +20,14 @@ pub fn lines(view: &View) -> Vec<String> {
         out.push(format!("File: {main}"));
     }
     out.push(type_line(view));
+    out.extend(values_line(view).map(|line| format!("Values: {line}")));
     out.extend(time_line(profile));
-    let mut total = format!("Total: {}", units::format(view.total, view.unit()));
+    let mut total = format!("Total: {}", values::text(view, view.total));
     if let Some(share) = share_of_duration(view) {
         total.push_str(&format!(" ({share})"));
     }
     if view.kept_total != view.total {
-        let kept = units::format(view.kept_total, view.unit());
+        let kept = values::text(view, view.kept_total);
         let share = percent(view.kept_total, view.total);
         total.push_str(&format!(", of which the filter keeps {kept} ({share:.2}%)"));
         if view.value_options.percent_of == PercentOf::Kept {
@@ -134,6 +135,15 @@ fn type_line(view: &View) -> String {
     line
 }
 
+/// What the values are divided by.
+fn values_line(view: &View) -> Option<String> {
+    let counted = view.counted_kind().map(|counted| format!("means (divided by {counted})"));
+    let divisor = view.value_options.divide_by;
+    let divided = (divisor != 1.0).then(|| format!("divided by {divisor}"));
+    let parts: Vec<String> = counted.into_iter().chain(divided).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
 /// Time, duration, number of samples and period, as far as they are known.
 pub fn time_line(profile: &Profile) -> Option<String> {
     let mut parts = Vec::new();
@@ -203,7 +213,7 @@ fn range(profile: &Profile, words: impl Fn(i64) -> String) -> String {
 /// Ratio of a time to the duration: `123%` means 1.23 busy CPUs on average.
 fn share_of_duration(view: &View) -> Option<String> {
     let duration = view.profile.duration_nanos;
-    (view.unit() == "nanoseconds" && duration > 0)
+    (view.unit() == "nanoseconds" && duration > 0 && !view.has_means())
         .then(|| format!("{:.1}% of the duration", percent(view.total, duration)))
 }
 
@@ -274,9 +284,10 @@ pub fn subtitle(view: &View) -> String {
     if let Some(frames) = view.folded {
         parts.push(format!("without leaf frames of {}", owner(frames)));
     }
+    parts.extend(values_line(view).map(|line| format!("values {line}")));
     if view.kept_total != view.total {
         let share = percent(view.kept_total, view.total);
-        let all = units::format(view.total, view.unit());
+        let all = values::text(view, view.total);
         parts.push(format!("filtered: {share:.2}% of {all}"));
         if view.value_options.percent_of == PercentOf::Kept {
             parts.push("percentages of what is kept".to_owned());
@@ -342,8 +353,8 @@ pub fn title(view: &View) -> String {
         [(first, _), (second, _)] => format!("{first} and {second}"),
         several => format!("{} and {} other processes", several[0].0, several.len() - 1),
     };
-    let (kind, unit) = view.value_type();
-    format!("{name}: {kind}, {}", units::format(view.kept_total, unit))
+    let (kind, _) = view.value_type();
+    format!("{name}: {kind}, {}", values::text(view, view.kept_total))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
-use super::values::{ValueCells, ValueColumns};
+use super::values::{self, ValueCells, ValueColumns};
 use super::{columns, shorten, summary, units};
 use profile::LabelValue;
 use view::{Columns, Cut, Direction, Frame, Granularity, Row, Top, Tree, View, label_text};
@@ -129,13 +129,17 @@ pub fn write_table(
     options: &TableOptions<'_>,
 ) -> io::Result<()> {
     let what = if top.row_count == 1 { "row" } else { "rows" };
-    let shown = units::format(top.shown, view.unit());
-    let share = view.percent(top.shown);
+    // A sum of means is nothing.
+    let shown = if view.has_means() {
+        String::new()
+    } else {
+        format!(": {}, {:.2}%", values::text(view, top.shown), view.percent(top.shown))
+    };
     match top.row_count - top.rows.len() {
-        0 => writeln!(out, "Showing {} {what}: {shown}, {share:.2}%", top.row_count)?,
+        0 => writeln!(out, "Showing {} {what}{shown}", top.row_count)?,
         left_out => writeln!(
             out,
-            "Showing {} of {} {what}: {shown}, {share:.2}% ({} left out, -n 0 shows all)",
+            "Showing {} of {} {what}{shown} ({} left out, -n 0 shows all)",
             top.rows.len(),
             units::thousands(top.row_count as i64),
             units::thousands(left_out as i64)

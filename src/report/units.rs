@@ -1,6 +1,7 @@
 //! Human-readable values: `12.3 ms`, `1.50 MiB`, `1,234`.
 
 use profile::Dimension;
+use view::query::{Converted, ShownUnit, ValueOptions};
 
 /// A scale step of a unit: smallest magnitude (in the base unit), divisor, name.
 struct UnitStep {
@@ -39,6 +40,31 @@ fn scale(unit: &str) -> Option<(&'static [UnitStep], f64)> {
         Dimension::Compute => return None,
     };
     Some((steps, unit.factor as f64))
+}
+
+/// `value` of a pprof `unit` as a query shows it: divided, in its unit if it fits.
+pub fn shown(value: i64, unit: &str, options: &ValueOptions) -> String {
+    let value = options.shown(value);
+    let converted = options.unit.and_then(|shown| Some((shown, shown.convert(value, unit)?)));
+    match converted {
+        Some((shown, Converted::Whole(whole))) => format!("{whole} {}", name(shown)),
+        Some((shown, Converted::Fraction(number))) => format!("{number:.2} {}", name(shown)),
+        None => format(value, unit),
+    }
+}
+
+/// The name of a unit in prof's texts.
+pub fn name(unit: ShownUnit) -> &'static str {
+    match unit.name() {
+        "us" => "µs",
+        "hrs" => "h",
+        "kB" => "KiB",
+        "MB" => "MiB",
+        "GB" => "GiB",
+        "TB" => "TiB",
+        "PB" => "PiB",
+        name => name,
+    }
 }
 
 /// `value` of a pprof `unit` in a suitable unit; counts are exact, with separators.
@@ -144,6 +170,22 @@ mod tests {
         for (value, unit, expected) in cases {
             assert_eq!(format(value, unit), expected, "{value} {unit}");
         }
+    }
+
+    #[test]
+    fn values_are_in_the_unit_of_a_query() {
+        let shown = |value: i64, unit: &str, divide_by: f64, name: &str| {
+            let unit_shown = ShownUnit::parse(name);
+            let options = ValueOptions { divide_by, unit: unit_shown, ..ValueOptions::default() };
+            super::shown(value, unit, &options)
+        };
+        assert_eq!(shown(1_500_000, "nanoseconds", 1.0, "s"), "0.00 s");
+        assert_eq!(shown(1_500_000, "nanoseconds", 1.0, "us"), "1500.00 µs");
+        assert_eq!(shown(1_500_000, "nanoseconds", 4.0, "ns"), "375000 ns");
+        assert_eq!(shown(3 << 20, "bytes", 2.0, "kB"), "1536.00 KiB");
+        assert_eq!(shown(2, "megabytes", 1.0, "b"), "2097152 B");
+        assert_eq!(shown(1_234_567, "count", 10.0, "ms"), "123,456");
+        assert_eq!(shown(1_234_567, "nanoseconds", 1.0, "auto"), "1.23 ms");
     }
 
     #[test]

@@ -35,6 +35,11 @@ impl CellWidth {
     }
 }
 
+/// A value of a view as text.
+pub(super) fn text(view: &View, value: i64) -> String {
+    clean(&units::shown(value, view.unit(), &view.value_options))
+}
+
 /// A value and its share, as text.
 pub(super) struct ValueCells {
     value: String,
@@ -52,8 +57,7 @@ impl ValueCells {
 
     /// A value of a view, and its share of `whole`.
     pub(super) fn with_share(view: &View, value: i64, whole: i64) -> ValueCells {
-        let value_text = clean(&units::format(value, view.unit()));
-        ValueCells { value: value_text, share: format!("{:.2}%", percent(value, whole)) }
+        ValueCells { value: text(view, value), share: format!("{:.2}%", percent(value, whole)) }
     }
 }
 

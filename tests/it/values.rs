@@ -44,6 +44,31 @@ fn theirs(dir: &Path, file: &str, args: &str) -> BTreeMap<String, Numbers> {
     .collect()
 }
 
+/// Fails unless both have the same functions with the same numbers; pprof rounds percentages below
+/// 1 and near 100 to fewer digits. Returns the number of functions.
+fn assert_equal(dir: &Path, file: &str, ours: &str, pprof: &str) -> usize {
+    let (own, theirs) = (own(dir, file, ours), theirs(dir, file, pprof));
+    let has_values = |numbers: &Numbers| numbers[0] != 0.0 || numbers[2] != 0.0;
+    for (name, expected) in theirs.iter().filter(|(_, numbers)| has_values(numbers)) {
+        let shown = own.get(name).unwrap_or_else(|| panic!("{file} {ours}: no {name}: {own:?}"));
+        for at in 0..4 {
+            let is_percentage = at % 2 == 1;
+            let (found, expected) = (shown[at], expected[at]);
+            let is_exact = (1.0..99.9).contains(&expected.abs());
+            let most = match (is_percentage, is_exact) {
+                (false, _) => 1e-9 * expected.abs(),
+                (true, true) => 0.0101,
+                (true, false) => 0.0601,
+            };
+            let difference = (found - expected).abs();
+            assert!(difference <= most, "{file} {ours}: {name}: {found} and {expected}");
+        }
+    }
+    let count = own.values().filter(|numbers| has_values(numbers)).count();
+    assert_eq!(count, theirs.values().filter(|numbers| has_values(numbers)).count(), "{ours}");
+    count
+}
+
 #[test]
 fn relative_percentages_are_those_of_pprof() {
     if !needs(&["go"]) {
@@ -135,4 +160,129 @@ fn percentages_of_every_view_are_of_what_passes_the_filters() {
     let error = Prof::new(&dir, "report --diff known.pb.gz known.pb.gz --relative-percentages");
     let error = error.run();
     error.refused(2, &["--relative-percentages cannot be combined with --diff"]);
+}
+
+/// The profiles of Go, and a known one.
+fn profiles() -> tempfile::TempDir {
+    let dir = temp_dir();
+    views::known(&dir);
+    views::go_profiles(&dir);
+    dir
+}
+
+#[test]
+fn values_in_a_unit_are_those_of_pprof() {
+    if !needs(&["go"]) {
+        return;
+    }
+    let dir = profiles();
+    for (file, kind, units) in [
+        ("known.pb.gz", "cpu", ["ns", "ms", "s"]),
+        ("cpu.pb.gz", "cpu", ["us", "ms", "hrs"]),
+        ("heap.pb.gz", "alloc_space", ["B", "kB", "MB"]),
+        ("heap.pb.gz", "inuse_space", ["b", "kb", "GB"]),
+    ] {
+        for unit in units {
+            let ours = format!("--type {kind} --unit {unit}");
+            let theirs = format!("-sample_index={kind} -unit={unit}");
+            assert!(assert_equal(dir.path(), file, &ours, &theirs) > 0, "{file} {ours}");
+        }
+    }
+}
+
+#[test]
+fn divided_values_are_those_of_pprof() {
+    if !needs(&["go"]) {
+        return;
+    }
+    let dir = profiles();
+    for (file, kind, unit, number) in [
+        ("known.pb.gz", "cpu", "ms", "4"),
+        ("known.pb.gz", "cpu", "s", "0.125"),
+        ("known.pb.gz", "samples", "count", "2"),
+        ("cpu.pb.gz", "cpu", "us", "8"),
+        ("cpu.pb.gz", "samples", "count", "4"),
+        ("heap.pb.gz", "alloc_space", "kB", "16"),
+    ] {
+        let ours = format!("--type {kind} --unit {unit} --divide-by {number}");
+        let theirs = format!("-sample_index={kind} -unit={unit} -divide_by={number}");
+        assert!(assert_equal(dir.path(), file, &ours, &theirs) > 0, "{file} {ours}");
+    }
+}
+
+#[test]
+fn means_are_those_of_pprof() {
+    if !needs(&["go"]) {
+        return;
+    }
+    let dir = profiles();
+    for (file, kind, unit) in [
+        ("known.pb.gz", "cpu", "ns"),
+        ("cpu.pb.gz", "cpu", "us"),
+        ("heap.pb.gz", "alloc_space", "B"),
+    ] {
+        for filter in ["", "focus=main", "ignore=main"] {
+            let option =
+                |dashes| filter.split_whitespace().map(|f| format!("{dashes}{f}")).collect();
+            let [ours, theirs]: [String; 2] = ["--", "-"].map(option);
+            let ours = format!("--mean --type {kind} --unit {unit} {ours}");
+            let theirs = format!("-mean -sample_index={kind} -unit={unit} {theirs}");
+            assert_equal(dir.path(), file, &ours, &theirs);
+        }
+    }
+}
+
+#[test]
+fn quotients_and_units_are_in_every_view() {
+    let dir = temp_dir();
+    views::known(&dir);
+    let text = |args: &str| Prof::new(&dir, args).arg("known.pb.gz").run().ok().text();
+    // bar has 5 s; main 9 s.
+    for (view, part) in [
+        ("report --stdio", "1250.00 ms  55.56%"),
+        ("report -g --stdio", "2250.00 ms  100.00%"),
+        ("report --sandwich bar --stdio", "Total: 1250.00 ms, 55.56%; self: 1250.00 ms, 55.56%"),
+        ("report --peek bar --stdio", "1250.00 ms"),
+        ("report --states --stdio", "2250.00 ms"),
+        ("graph", "1250.00 ms (55.56%)"),
+        ("flame", "all (cpu 2250.00 ms, 100.00%)"),
+        ("annotate bar", "self 1250.00 ms, 55.56%"),
+    ] {
+        let shown = text(&format!("{view} --divide-by 4 --unit ms"));
+        assert!(shown.contains(part), "{view}: {part:?} is not in\n{shown}");
+        assert!(shown.contains("divided by 4"), "{view}: {shown}");
+    }
+    let json = |args: &str| -> serde_json::Value { serde_json::from_str(&text(args)).unwrap() };
+    let divided = json("report --json --divide-by 4 --unit ms");
+    assert_eq!(divided["divided_by"], 4.0);
+    assert_eq!((&divided["shown_unit"], &divided["mean_per"]), (&"ms".into(), &().into()));
+    assert_eq!(
+        (&divided["total"], &divided["rows"][0]["self"]),
+        (&2_250_000_000i64.into(), &1_250_000_000i64.into())
+    );
+    let mean = json("report --json --mean");
+    assert_eq!(
+        (&mean["mean_per"], &mean["rows"][0]["self"]),
+        (&"samples".into(), &500_000_000.into())
+    );
+}
+
+#[test]
+fn a_unit_that_does_not_fit_is_refused() {
+    let dir = temp_dir();
+    views::known(&dir);
+    let refused = |args: &str, words: &[&str]| {
+        Prof::new(&dir, args).arg("known.pb.gz").run().refused(2, words);
+    };
+    let fitting = "cpu is in nanoseconds; use ns, us, ms, s, h, min or auto";
+    for command in ["report", "graph", "flame", "annotate bar"] {
+        refused(&format!("{command} --unit kB"), &["--unit kB", fitting]);
+    }
+    refused("report --unit parsec", &["--unit parsec", fitting]);
+    refused("report --type samples --unit ms", &["samples is in count; use count or auto"]);
+    refused("report --divide-by 0", &["--divide-by", "not a number larger than 0"]);
+    refused("report --mean --quality", &["--mean", "--quality"]);
+    for args in ["--type samples --unit count", "--unit auto", "--type cpu,samples --unit s"] {
+        Prof::new(&dir, "report").args(args).arg("known.pb.gz").run().ok();
+    }
 }

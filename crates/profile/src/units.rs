@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::{Profile, StrId, ValueType};
 
 /// A unit.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Its name in pprof's texts.
     pub name: &'static str,

@@ -1,6 +1,7 @@
 //! Columns of a table: several sample types side by side, and ratios of them.
 
 use super::groups::Groups;
+use super::mean::mean;
 use super::row_sums::{RowSums, RowValues, Sum};
 use super::top::{compare_names, compare_values};
 use super::{Quotient, Ratio, Row, Top, TopOptions, View, ViewSample};
@@ -127,23 +128,29 @@ impl Columns {
             add(&mut types, quotient.numerator);
             add(&mut types, quotient.denominator);
         }
-        if types.len() == 1 {
+        if types.len() == 1 && !view.has_means() {
             let chosen = request.columns.clone();
             return (Top::new(view, options), Columns { chosen, ..Columns::default() });
         }
-        let sums = Sums::new(view, &options.labels, &types, row_types);
-        let rows = sums.shown_rows(view, options);
+        if view.has_means() {
+            add(&mut types, 0);
+        }
+        let mut sums = Sums::new(view, &options.labels, &types, row_types);
+        // Ratios are those of sums.
+        let means = view.has_means().then(|| sums.averaged());
+        let rows = means.as_ref().unwrap_or(&sums).shown_rows(view, options);
         let row_count = sums.keys.len();
         let shown = rows.iter().fold(0i64, |sum, (row, _)| sum.saturating_add(row.self_value));
         let ratios = quotients.iter().map(|&quotient| sums.ratio(view.profile, quotient, &rows));
         let columns = Columns {
             ratios: ratios.collect(),
             row_types,
-            types: sums.types(view, &rows, shown_types),
+            types: means.as_ref().unwrap_or(&sums).types(view, &rows, shown_types),
             chosen: request.columns.clone(),
         };
         let rows = rows.into_iter().map(|(row, _)| row).collect();
-        (Top { rows, groups: sums.groups, row_count, shown }, columns)
+        let groups = std::mem::take(&mut sums.groups);
+        (Top { rows, groups, row_count, shown }, columns)
     }
 }
 
@@ -186,6 +193,7 @@ impl Sum<TypeAmounts<'_>> for TypeSums {
 }
 
 /// Sums of several sample types, by label values and frame.
+#[derive(Clone)]
 struct Sums<'t> {
     types: &'t [usize],
     /// Number of the types that make rows.
@@ -250,6 +258,18 @@ impl<'t> Sums<'t> {
         rows.add_sample(&view.frames, sample, amounts, Some);
     }
 
+    /// Means instead of the sums: the values of each type divided by those of the first type of the
+    /// profile, which is one of them.
+    fn averaged(&self) -> Sums<'t> {
+        let mut means = self.clone();
+        let Some(first) = self.types.iter().position(|&index| index == 0) else { return means };
+        for (row, values) in means.values.chunks_mut(self.types.len()).enumerate() {
+            let counts = self.values(row)[first];
+            values.iter_mut().for_each(|value| value.average(counts));
+        }
+        means
+    }
+
     fn values(&self, row: usize) -> &[RowValues] {
         &self.values[row * self.types.len()..(row + 1) * self.types.len()]
     }
@@ -257,8 +277,9 @@ impl<'t> Sums<'t> {
     /// The rows that the options keep, in their order, with their numbers.
     fn shown_rows(&self, view: &View, options: &TopOptions) -> Vec<(Row, usize)> {
         let whole = |at: usize| {
-            let (type_index, kept) = (self.types[at], self.kept[at]);
-            view.value_options.percent_of.whole(unfiltered(view, type_index, kept), kept)
+            let (type_index, sum) = (self.types[at], self.kept[at]);
+            let total = unfiltered(view, type_index, sum);
+            view.value_options.percent_of.whole(total, kept(view, type_index, sum))
         };
         let totals: Vec<i64> = (0..self.row_types).map(whole).collect();
         let is_large = |row: usize| {
@@ -305,7 +326,7 @@ impl<'t> Sums<'t> {
                 kind: text(value_type.map(|t| t.kind)),
                 unit: text(value_type.map(|t| t.unit)),
                 total: unfiltered(view, type_index, self.kept[at]),
-                kept_total: self.kept[at],
+                kept_total: kept(view, type_index, self.kept[at]),
                 rows: rows.iter().map(|&(_, row)| self.values(row)[at]).collect(),
             }
         };
@@ -325,13 +346,26 @@ impl<'t> Sums<'t> {
     }
 }
 
-/// The total of a type before a filter; without one, that of the samples.
+/// The total of a type before a filter; without one, that of the samples, `kept`.
 fn unfiltered(view: &View, type_index: usize, kept: i64) -> i64 {
     if type_index == view.type_index {
         return view.total;
     }
     let all = view.profile.unfiltered.as_ref();
-    all.and_then(|all| all.types.get(type_index)).map_or(kept, |column| column.magnitude)
+    let total = all.and_then(|all| all.types.get(type_index)).map_or(kept, |all| all.magnitude);
+    let count = all.and_then(|all| all.types.first()).map(|first| first.sum);
+    average(view, total, count)
+}
+
+/// The total of a type after a filter, whose sum is `sum`.
+fn kept(view: &View, type_index: usize, sum: i64) -> i64 {
+    if type_index == view.type_index { view.kept_total } else { average(view, sum, None) }
+}
+
+/// A sum, or its mean if values are means; `count`: that of the first type, unless it is that of
+/// the samples.
+fn average(view: &View, sum: i64, count: Option<i64>) -> i64 {
+    if view.has_means() { mean(sum, count.unwrap_or_else(|| view.profile.total(0))) } else { sum }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod groups;
 mod layout;
 mod leaf_frames;
 pub mod lock_functions;
+mod mean;
 mod model;
 mod over;
 mod packages;
@@ -87,7 +88,7 @@ pub use tree::{Children, Cut, Direction, Node, Ordered, Tree};
 use std::sync::Arc;
 
 use profile::{LabelSetId, LocationId, Profile, SampleRow, StrId, TimesId, UnfilteredType};
-use query::ValueOptions;
+use query::{Statistic, ValueOptions};
 
 /// One sample type of a profile, at one granularity.
 ///
@@ -180,17 +181,17 @@ impl<'a> View<'a> {
     }
 
     /// The view without its profile.
-    fn into_data(self) -> ViewData {
+    fn data(&self) -> ViewData {
         ViewData {
             type_index: self.type_index,
-            frames: self.frames,
+            frames: self.frames.clone(),
             total: self.total,
             kept_total: self.kept_total,
             left_out: self.left_out,
             collapse_recursion: self.collapse_recursion,
             folded: self.folded,
             value_options: self.value_options,
-            cancel: self.cancel,
+            cancel: self.cancel.clone(),
             least: self.least,
         }
     }
@@ -290,6 +291,44 @@ impl<'a> View<'a> {
     /// The 100 % of all percentages.
     pub fn whole(&self) -> i64 {
         self.value_options.percent_of.whole(self.total, self.kept_total)
+    }
+
+    /// A value as it is shown: divided, and rounded towards 0.
+    pub fn shown(&self, value: i64) -> i64 {
+        self.value_options.shown(value)
+    }
+
+    /// True if values are means.
+    pub fn has_means(&self) -> bool {
+        self.value_options.statistic == Statistic::Mean
+    }
+
+    /// Kind of the first sample type, if values are means: they are divided by its values.
+    pub fn counted_kind(&self) -> Option<&'a str> {
+        let first = self.profile.sample_types.first().filter(|_| self.has_means());
+        first.map(|first| self.profile.str(first.kind))
+    }
+
+    /// The view of the first sample type, whose values divide sums into means; `None`: values are
+    /// sums.
+    fn counts(&self) -> Option<View<'a>> {
+        let data = self.has_means().then(|| ViewData { type_index: 0, ..self.data() })?;
+        let mut counts = View::from_data(self.profile, &data);
+        counts.value_options.statistic = Statistic::Sum;
+        Some(counts)
+    }
+
+    /// Replaces the totals by means, if values are.
+    fn average_totals(&mut self) {
+        if !self.has_means() {
+            return;
+        }
+        let width = self.profile.sample_types.len().max(1);
+        let count = self.profile.values.iter().step_by(width);
+        let count = count.fold(0i64, |sum, &value| sum.saturating_add(value));
+        let all = self.profile.unfiltered.as_ref().and_then(|all| all.types.first());
+        self.total = mean::mean(self.total, all.map_or(count, |first| first.sum));
+        self.kept_total = mean::mean(self.kept_total, count);
     }
 
     /// `value` in percent of [`View::whole`].

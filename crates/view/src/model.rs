@@ -9,9 +9,9 @@ use super::query::{
 };
 use super::source::{CodeBounds, NoBounds, Selection, Source, Unit};
 use super::{
-    Cancel, Columns, Coverage, Graph, NodeOrder, Over, OverOptions, OverType, Part, Peek, Quality,
-    Sandwich, States, ThreadStates, Threads, Top, Tree, View, ViewData, matching_frames,
-    named_frames,
+    Cancel, Columns, Coverage, Cut, Graph, NodeOrder, Over, OverOptions, OverType, Part, Peek,
+    Quality, Sandwich, States, ThreadStates, Threads, Top, Tree, Trim, View, ViewData,
+    matching_frames, named_frames,
 };
 use profile::Profile;
 
@@ -157,7 +157,7 @@ impl Answer {
         if cancel.is_canceled() {
             return Err(QueryError::Canceled);
         }
-        let view = view.into_data();
+        let view = view.data();
         Ok(Answer { part, model, view })
     }
 
@@ -192,6 +192,13 @@ fn tree(view: &mut View<'_>, query: &Query, shown: ShownFlame) -> Result<Model, 
     let states = by_state.then(|| States::new(view)).flatten();
     Ok(Model::Tree(match states {
         Some(states) => Tree::with_states(view, direction, &roots, cut, states),
+        None if view.has_means() => {
+            let mut tree = Tree::new(view, direction, &roots, Cut::Nothing);
+            if let Some(mut counts) = view.counts() {
+                tree.average(view, &Tree::new(&mut counts, direction, &roots, Cut::Nothing), cut);
+            }
+            tree
+        }
         None => Tree::new(view, direction, &roots, cut),
     }))
 }
@@ -203,7 +210,15 @@ fn sandwich(view: &View<'_>, query: &Query, name: &str) -> Result<Model, QueryEr
     if functions.is_empty() {
         return Err(QueryError::NoFunction(wanted()));
     }
-    let sandwich = Sandwich::new(view, &functions, query.limits.cut);
+    let cut = query.limits.cut;
+    let sandwich = match view.counts() {
+        Some(counts) => {
+            let mut sandwich = Sandwich::new(view, &functions, Cut::Nothing);
+            sandwich.average(view, &Sandwich::new(&counts, &functions, Cut::Nothing), cut);
+            sandwich
+        }
+        None => Sandwich::new(view, &functions, cut),
+    };
     Ok(Model::Sandwich(SandwichModel { functions, sandwich }))
 }
 
@@ -215,6 +230,9 @@ fn peek(view: &View<'_>, query: &Query, text: &str) -> Result<Model, QueryError>
         return Err(QueryError::NoFunction(wanted()));
     }
     let mut peek = Peek::new(view, &functions);
+    if let Some(counts) = view.counts() {
+        peek.average(&Graph::new(&counts, NodeOrder::SelfValue, Trim::NOTHING));
+    }
     peek.functions.truncate(query.limits.rows_of(peek.functions.len()));
     Ok(Model::Peek(peek))
 }
@@ -226,10 +244,10 @@ fn source(
     bounds: &dyn CodeBounds,
 ) -> Result<Model, QueryError> {
     let wanted = || Wanted::Source(shown.name.clone());
-    let selection = match view.kept_total {
+    let selection = match view.samples().next() {
         // Nothing has a name in a view without samples.
-        0 => None,
-        _ => {
+        None => None,
+        Some(_) => {
             let found = Selection::new(view, shown, bounds);
             let found = found.map_err(|error| QueryError::NoRegex(wanted(), error))?;
             Some(found.ok_or_else(|| QueryError::NoFunction(wanted()))?)
@@ -248,6 +266,9 @@ fn source(
 
 fn states(view: &View<'_>, query: &Query) -> Model {
     let mut threads = ThreadStates::new(view);
+    if let Some(counts) = view.counts() {
+        threads.average(&ThreadStates::new(&counts));
+    }
     if let Some(order) = query.shown.order() {
         threads.sort(order);
     }

@@ -87,6 +87,13 @@ impl Over {
         let (top, columns) = Columns::new(view, &intervals.top(options), &request);
         let labels = &options.top.labels;
         let samples = |type_index: usize| TypeSamples { view, type_index };
+        let over = |type_index: usize, top: &Top| {
+            let mut over = Over::with_rows(samples(type_index), top, intervals, labels);
+            if view.has_means() {
+                over.average(&Over::with_rows(samples(0), top, intervals, labels));
+            }
+            over
+        };
         if columns.types.is_empty() {
             let (kind, unit) = view.value_type();
             return vec![OverType {
@@ -94,7 +101,7 @@ impl Over {
                 unit: unit.to_owned(),
                 total: view.total,
                 kept_total: view.kept_total,
-                over: Over::with_rows(samples(view.type_index), &top, intervals, labels),
+                over: over(view.type_index, &top),
             }];
         }
         let table = |column: &TypeColumn| {
@@ -111,7 +118,7 @@ impl Over {
                 unit: column.unit.clone(),
                 total: column.total,
                 kept_total: column.kept_total,
-                over: Over::with_rows(samples(column.type_index), &top, intervals, labels),
+                over: over(column.type_index, &top),
             }
         };
         columns.types.iter().map(table).collect()

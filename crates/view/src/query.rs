@@ -14,7 +14,7 @@ pub use added_filter::{AddedFilter, CONDITIONS, FilterError, regex_reason};
 pub use order::{Column, Order};
 pub use roots::Roots;
 pub use shown::{Groups, Intervals, Rows, Shown, ShownFlame, ShownSource, Table};
-pub use value_options::{PercentOf, ValueOptions};
+pub use value_options::{Converted, PercentOf, ShownUnit, Statistic, ValueOptions};
 
 /// What is shown of a profile.
 #[derive(Clone, Debug, PartialEq)]
@@ -260,6 +260,11 @@ impl Query {
         let mut view = View::cancelable(profile, type_index, self.granularity(), cancel);
         view.collapse_recursion = self.collapses_recursion;
         view.value_options = self.value_options;
+        if self.shown.has_means() {
+            view.average_totals();
+        } else {
+            view.value_options.statistic = Statistic::Sum;
+        }
         if self.has_boxes() {
             view.leave_out_negative();
         }

@@ -3,6 +3,7 @@
 
 mod by_location;
 
+use super::mean::mean;
 use super::{Frames, View, ViewSample};
 use by_location::LocationSums;
 
@@ -165,7 +166,21 @@ impl<S: Default> RowSums<S> {
     }
 }
 
+impl RowValues {
+    /// Divides sums by counts.
+    pub(super) fn average(&mut self, counts: RowValues) {
+        self.self_value = mean(self.self_value, counts.self_value);
+        self.total = mean(self.total, counts.total);
+    }
+}
+
 impl RowSums<RowValues> {
+    /// Divides the sums of all rows by those of the same rows of the first sample type.
+    pub(super) fn average(&mut self, counts: &RowSums<RowValues>) {
+        let rows = self.rows.iter_mut().zip(&counts.rows);
+        rows.for_each(|(row, counts)| row.sums.average(counts.sums));
+    }
+
     /// Adds all samples of a view. The row of a frame is its id.
     pub(super) fn add_all(&mut self, view: &View) {
         if by_location::pays(view) {

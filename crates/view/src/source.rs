@@ -262,10 +262,10 @@ impl Cells<'_, '_> {
         Key::Address { listing, file, build_id, offset }
     }
 
-    /// The sums of all cells.
-    fn sums(&self) -> RowSums<RowValues> {
+    /// The sums of all cells, of the samples of a view with these frames.
+    fn sums(&self, view: &View) -> RowSums<RowValues> {
         let mut sums = RowSums::new(self.places.len());
-        for sample in self.view.samples() {
+        for sample in view.samples() {
             sums.begin_sample();
             let mut is_leaf = true;
             for &location in sample.stack {
@@ -298,7 +298,10 @@ impl Source {
         for i in (0..view.profile.locations.len()).take_while(|&i| view.goes_on(i)) {
             cells.add_location(LocationId(i as u32));
         }
-        let sums = cells.sums();
+        let mut sums = cells.sums(view);
+        if let Some(counts) = view.counts() {
+            sums.average(&cells.sums(&counts));
+        }
         let mut listings = listings(&cells, &sums);
         add_start_lines(view, &mut listings);
         let profile = view.profile;

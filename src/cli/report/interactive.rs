@@ -69,7 +69,7 @@ pub(super) fn start(args: &Args, plan: &Plan) -> anyhow::Result<Option<Start>> {
 fn query(args: &Args, plan: &Plan) -> Option<Query> {
     let filtered = args.filter.query(shown(args, plan)?);
     let collapses_recursion = args.collapse_recursion;
-    let value_options = args.values.options();
+    let value_options = args.value_options();
     Some(Query { granularity: None, collapses_recursion, value_options, ..filtered })
 }
 
@@ -257,6 +257,7 @@ pub(super) fn run(args: Args, plan: Plan, start: Start) -> anyhow::Result<ExitCo
         }
         let query = page_query(&args, &plan, &profile)?.unwrap_or_default();
         let Query { shown, type_index, .. } = query;
+        args.values.check(&profile, type_index)?;
         Ok(Opened { profile, base: None, shown: Some(shown), type_index, notes })
     })
 }

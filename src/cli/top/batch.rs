@@ -109,6 +109,7 @@ fn print(
     let mut profile = keeper.profile(args.window(LiveWindow::Last));
     args.filter.restyled(&mut profile);
     let type_index = args.filter.type_index(&profile)?;
+    args.values.check(&profile, type_index)?;
     let format = if args.json { OutputFormat::Json } else { OutputFormat::WHOLE_TEXT };
     let rows = Rows::from(grouping.groups.clone());
     let shown = Shown::Table(Table::new(rows, grouping.order.into()));

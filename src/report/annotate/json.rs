@@ -229,7 +229,7 @@ impl Listed<'_, '_> {
             path: found.ok().map(|assembly| assembly.path.to_string_lossy()),
             missing: found.err().map(|why| why.code()),
             functions_left_out: found.map_or(0, |assembly| assembly.left_out),
-            pieces: pieces.iter().map(piece).collect(),
+            pieces: pieces.iter().map(|found| piece(self.view, found)).collect(),
         }
     }
 
@@ -238,22 +238,22 @@ impl Listed<'_, '_> {
     }
 }
 
-fn piece(piece: &Piece) -> PieceAnswer<'_> {
+fn piece<'a>(view: &View, piece: &'a Piece) -> PieceAnswer<'a> {
     PieceAnswer {
         start: piece.function.start,
         end: piece.function.end,
         bytes_left_out: piece.left_out,
-        instructions: piece.instructions.iter().map(instruction).collect(),
+        instructions: piece.instructions.iter().map(|i| instruction(view, i)).collect(),
     }
 }
 
-fn instruction(i: &Instruction) -> InstructionAnswer<'_> {
+fn instruction<'a>(view: &View, i: &'a Instruction) -> InstructionAnswer<'a> {
     InstructionAnswer {
         address: i.address.0,
         length: i.length,
         text: i.text.as_deref(),
-        self_value: i.self_value,
-        total: i.total,
+        self_value: view.shown(i.self_value),
+        total: view.shown(i.total),
         skid: i.skid,
         target: i
             .target

@@ -2,7 +2,7 @@
 
 use super::Annotated;
 use crate::report::text::{clean, in_brackets};
-use crate::report::units;
+use crate::report::values;
 use code::sources::Newer;
 use code::text::{NoText, Origin};
 use profile::StrId;
@@ -31,7 +31,7 @@ pub fn head_notes(view: &View, unit: Unit, annotated: &Annotated<'_>) -> Vec<Str
     let binary =
         if binary.is_empty() { String::new() } else { format!("  {}", in_brackets(binary)) };
     let mut notes = vec![clean(&format!("{name}{binary}"))];
-    let value = |v: i64| format!("{}, {:.2}%", units::format(v, view.unit()), view.percent(v));
+    let value = |v: i64| format!("{}, {:.2}%", values::text(view, v), view.percent(v));
     let RowValues { self_value, total } = listing.values;
     notes.push(clean(&format!("self {}; total {}", value(self_value), value(total))));
     if listing.is_unnamed() {

@@ -7,9 +7,7 @@ use super::rows::{
     instructions_around, lines_around, ordered_rows, source_rows,
 };
 use super::{Annotated, CodeOptions, Layout, Lookup, Order, head_notes, server_notes};
-use crate::report::text::clean;
-use crate::report::units;
-use crate::report::values::CellWidth;
+use crate::report::values::{self, CellWidth};
 use code::assembly::Instruction;
 use code::sources::Sources;
 use view::source::Unit;
@@ -139,7 +137,7 @@ impl Cells<'_> {
         match value {
             0 => ".".to_owned(),
             _ if self.percent => format!("{:.2}%", self.view.percent(value)),
-            _ => clean(&units::format(value, self.view.unit())),
+            _ => values::text(self.view, value),
         }
     }
 

@@ -12,7 +12,7 @@ use super::model::Model;
 use super::theme::Theme;
 use crate::report::diff::value;
 use crate::report::shorten;
-use view::query::{AddedFilter, PercentOf, Query, Shown, ShownSource};
+use view::query::{AddedFilter, PercentOf, Query, Shown, ShownSource, Statistic};
 
 mod code;
 mod diff;
@@ -120,7 +120,9 @@ fn draw_top(app: &App, area: Rect, out: &mut Buffer) {
     if let Some(facts) = page.model.as_deref().and_then(Model::facts) {
         let kind = facts.profile.sample_types.get(page.query.type_index);
         let kind = kind.map_or("", |kind| facts.profile.str(kind.kind));
-        text += &format!("  {kind}  {}", facts.value(facts.kept));
+        let is_mean = facts.value_options.statistic == Statistic::Mean;
+        let mean = if is_mean { "mean " } else { "" };
+        text += &format!("  {mean}{kind}  {}", facts.value(facts.kept));
         if facts.kept != facts.total {
             let percent = view::percent(facts.kept, facts.total);
             let is_whole = facts.value_options.percent_of == PercentOf::Kept;

@@ -14,8 +14,8 @@ use super::written::render;
 use crate::report::{annotate, answer, states, units};
 use profile::{LabelValue, Profile};
 use view::query::{
-    AddedFilter, Limits, Query, QueryError, Rows, Shown, ShownFlame, ValueOptions, Wanted,
-    regex_reason,
+    AddedFilter, Limits, Query, QueryError, Rows, Shown, ShownFlame, Statistic, ValueOptions,
+    Wanted, regex_reason,
 };
 use view::{
     Answer, Cancel, Cut, Difference, Frame, Frames, Ordered, Part, PartCache, Row, Siblings,
@@ -73,6 +73,7 @@ impl Context {
 
 /// Width of a column of values, unless one is longer, and if one is very long.
 const VALUE_WIDTH: usize = 11;
+const MEAN_WIDTH: usize = 16;
 const MAX_VALUE_WIDTH: usize = 40;
 
 /// The sample type of a page, its frames and its totals.
@@ -130,14 +131,16 @@ impl Facts {
 
     /// A value with its unit.
     pub fn value(&self, value: i64) -> String {
-        units::format(value, &self.unit)
+        units::shown(value, &self.unit, &self.value_options)
     }
 
     /// Width of a column of values, with the space before it.
     pub fn value_width(&self) -> usize {
-        // No value is larger than the sum of all magnitudes; it may be negative.
+        // No value is larger than the sum of all magnitudes, but a mean; it may be negative.
         let longest = self.value(self.total.saturating_neg()).width();
-        (longest + 1).clamp(VALUE_WIDTH, MAX_VALUE_WIDTH)
+        let is_mean = self.value_options.statistic == Statistic::Mean;
+        let least = if is_mean { MEAN_WIDTH } else { VALUE_WIDTH };
+        (longest + 1).clamp(least, MAX_VALUE_WIDTH)
     }
 
     /// A value in percent of what the query has as 100 %.

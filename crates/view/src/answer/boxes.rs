@@ -63,7 +63,7 @@ impl<'a> BoxesAnswer<'a> {
         BoxesAnswer {
             head: Head::new(view),
             direction: tree.direction,
-            width: boxes.width,
+            width: view.shown(boxes.width),
             levels: boxes.levels,
             boxes: listed(view, tree, boxes.boxes),
         }
@@ -79,10 +79,10 @@ fn listed<'a>(view: &'a View<'a>, tree: &'a Tree, boxes: Vec<FlameBox>) -> List<
             id: b.node,
             parent: Some(node.parent).filter(|&parent| parent != Tree::ROOT),
             depth: b.depth,
-            left: b.left,
-            width: b.width,
-            self_value: node.self_value,
-            total: node.total,
+            left: view.shown(b.left),
+            width: view.shown(b.width),
+            self_value: view.shown(node.self_value),
+            total: view.shown(node.total),
         }
     };
     List::new(move || {
@@ -129,9 +129,9 @@ impl<'a> SandwichBoxesAnswer<'a> {
             SandwichBoxes::new(view, sandwich, order, min_width);
         SandwichBoxesAnswer {
             head: Head::new(view),
-            function_self: sandwich.self_value,
-            function_total: sandwich.total,
-            width: callees.width,
+            function_self: view.shown(sandwich.self_value),
+            function_total: view.shown(sandwich.total),
+            width: view.shown(callees.width),
             caller_levels: callers.levels,
             callee_levels: callees.levels,
             functions: frames(view, functions),

@@ -86,15 +86,15 @@ impl<'a> CoverageAnswer<'a> {
             why_without_lines: sentence(&b.why_no_lines),
             bad_input: sentence(&b.bad_input),
             no_unwind_information: b.no_unwind_info,
-            self_value: b.itself,
-            total: b.total,
-            frames: b.frames,
-            with_names: b.named,
-            with_lines: b.with_lines,
+            self_value: view.shown(b.itself),
+            total: view.shown(b.total),
+            frames: view.shown(b.frames),
+            with_names: view.shown(b.named),
+            with_lines: view.shown(b.with_lines),
             truncated: b
                 .truncated
                 .iter()
-                .map(|(reason, value)| TruncatedAnswer { reason, value: *value })
+                .map(|(reason, value)| TruncatedAnswer { reason, value: view.shown(*value) })
                 .collect(),
             remedies: remedies(b),
         };
@@ -150,7 +150,9 @@ impl<'a> HeaderAnswer<'a> {
         };
         HeaderAnswer {
             head: Head::new(view),
-            totals: (0..profile.sample_types.len()).map(|i| profile.unfiltered_total(i)).collect(),
+            totals: (0..profile.sample_types.len())
+                .map(|i| view.shown(profile.unfiltered_total(i)))
+                .collect(),
             doc_url: known_text(profile.str(profile.doc_url)),
             mappings_left_out: shown.left_out,
             mappings: List::new(move || shown.items.iter().map(mapping)),

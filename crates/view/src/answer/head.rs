@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::{Members, known, known_text};
-use crate::query::PercentOf;
+use crate::mean::divide;
+use crate::query::{PercentOf, ShownUnit};
 use crate::{ByState, LeafFrames, States, View};
 use profile::{Mapping, Profile, StrId, ThreadState, ValueType};
 
@@ -41,6 +42,13 @@ pub struct Head<'a> {
     pub total: i64,
     /// The same after it.
     pub kept: i64,
+    /// The number by which all values are divided, rounded towards 0.
+    pub divided_by: f64,
+    /// Kind of the first sample type, by whose values those of `type` are divided before that, if
+    /// values are means.
+    pub mean_per: Option<&'a str>,
+    /// The unit in which text has values; here, they are in that of `type`.
+    pub shown_unit: Option<&'static str>,
     /// The one of both that is the 100 % of percentages.
     pub percent_of: PercentOf,
     /// The values that are not 0, by the state of threads; `None` if no sample has a state.
@@ -80,10 +88,13 @@ impl<'a> Head<'a> {
                 .get(view.type_index)
                 .map(|shown| TypeAnswer::new(profile, shown)),
             types: profile.sample_types.iter().map(|t| TypeAnswer::new(profile, t)).collect(),
-            total: view.total,
-            kept: view.kept_total,
+            total: view.shown(view.total),
+            kept: view.shown(view.kept_total),
+            divided_by: view.value_options.divide_by,
+            mean_per: view.counted_kind(),
+            shown_unit: view.value_options.unit.map(ShownUnit::name),
             percent_of: view.value_options.percent_of,
-            states: States::new(view).map(|states| by_state(states.values(view))),
+            states: States::new(view).map(|states| by_state(view, mean_values(view, &states))),
             leaf_frames_left_out: view.folded.map(LeafFrames::name),
             main: known_text(main),
             time_nanos: known(profile.time_nanos),
@@ -97,11 +108,20 @@ impl<'a> Head<'a> {
     }
 }
 
+/// The values by state.
+fn mean_values(view: &View, states: &States) -> ByState {
+    let mut values = states.values(view);
+    if let Some(counts) = view.counts() {
+        divide(&mut values, &states.values(&counts));
+    }
+    values
+}
+
 /// The values that are not 0, by the names of the states.
-pub(super) fn by_state(values: ByState) -> Members<i64> {
+pub(super) fn by_state(view: &View, values: ByState) -> Members<i64> {
     let names = ThreadState::ALL.map(ThreadState::name).into_iter().chain(["other"]);
     let values = names.zip(values).filter(|(_, value)| *value != 0);
-    Members(values.map(|(name, value)| (name.to_owned(), value)).collect())
+    Members(values.map(|(name, value)| (name.to_owned(), view.shown(value))).collect())
 }
 
 /// Bytes of the texts of a list that is always shown whole otherwise.

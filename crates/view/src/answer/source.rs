@@ -73,9 +73,10 @@ pub struct ValuesAnswer {
     pub total: i64,
 }
 
-impl From<RowValues> for ValuesAnswer {
-    fn from(RowValues { self_value, total }: RowValues) -> ValuesAnswer {
-        ValuesAnswer { self_value, total }
+impl ValuesAnswer {
+    /// The values of a row of a view.
+    pub fn new(view: &View, RowValues { self_value, total }: RowValues) -> ValuesAnswer {
+        ValuesAnswer { self_value: view.shown(self_value), total: view.shown(total) }
     }
 }
 
@@ -168,7 +169,7 @@ impl<'a> ListingHead<'a> {
             system_name,
             file: known_text(view.profile.str(listing.file)),
             start_line: known(listing.start_line),
-            values: listing.values.into(),
+            values: ValuesAnswer::new(view, listing.values),
         }
     }
 }
@@ -181,11 +182,11 @@ impl<'a> LineAnswer<'a> {
             function: function_name(view, l.function),
             file: known_text(view.profile.str(l.file)),
             line: known(l.line),
-            values: l.values.into(),
+            values: ValuesAnswer::new(view, l.values),
         };
         LineAnswer {
             line: known(line.line),
-            values: line.values.into(),
+            values: ValuesAnswer::new(view, line.values),
             inlined: line.inlined.iter().map(inlined).collect(),
         }
     }
@@ -198,7 +199,7 @@ impl<'a> AddressAnswer<'a> {
             binary: mapping.and_then(|m| known_text(view.profile.str(m.file))),
             build_id: mapping.and_then(|m| known_text(view.profile.str(m.build_id))),
             offset: at.offset,
-            values: at.values.into(),
+            values: ValuesAnswer::new(view, at.values),
         }
     }
 }

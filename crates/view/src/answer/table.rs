@@ -84,9 +84,9 @@ pub struct ColumnAnswer {
     pub total: i64,
 }
 
-impl From<RowValues> for ColumnAnswer {
-    fn from(RowValues { self_value, total }: RowValues) -> ColumnAnswer {
-        ColumnAnswer { self_value, total }
+impl ColumnAnswer {
+    fn new(view: &View, RowValues { self_value, total }: RowValues) -> ColumnAnswer {
+        ColumnAnswer { self_value: view.shown(self_value), total: view.shown(total) }
     }
 }
 
@@ -145,22 +145,23 @@ impl<'a> TableAnswer<'a> {
         let row = move |(number, row): (usize, &'a crate::Row)| {
             let ratios = columns.ratios.iter().map(|ratio| ratio_of(ratio, number));
             let ratios: Vec<RatioAnswer> = ratios.collect();
-            let values = types.iter().map(|column| column.rows[number].into());
+            let values = types.iter().map(|column| ColumnAnswer::new(view, column.rows[number]));
             TableRow {
                 frame: FrameAnswer::new(view, row.frame),
                 columns: has_types.then(|| values.collect()),
                 self_ratio: ratios.first().map(|first| first.self_value),
                 total_ratio: ratios.first().map(|first| first.total),
                 ratios: (!ratios.is_empty()).then_some(ratios),
-                self_value: row.self_value,
-                total: row.total,
+                self_value: view.shown(row.self_value),
+                total: view.shown(row.total),
                 labels: labels(view.profile, keys, &top.groups[row.group as usize]),
             }
         };
         TableAnswer {
             head: Head::new(view),
             row_count: top.row_count,
-            column_types: has_types.then(|| types.iter().map(column_type).collect()),
+            column_types: has_types
+                .then(|| types.iter().map(|column| column_type(view, column)).collect()),
             ratio: names().next(),
             ratios: (!columns.ratios.is_empty()).then(|| names().collect()),
             rows: List::new(move || top.rows.iter().enumerate().map(row)),
@@ -168,12 +169,12 @@ impl<'a> TableAnswer<'a> {
     }
 }
 
-fn column_type(column: &TypeColumn) -> ColumnTypeAnswer<'_> {
+fn column_type<'a>(view: &View, column: &'a TypeColumn) -> ColumnTypeAnswer<'a> {
     ColumnTypeAnswer {
         kind: known_text(&column.kind),
         unit: known_text(&column.unit),
-        total: column.total,
-        kept: column.kept_total,
+        total: view.shown(column.total),
+        kept: view.shown(column.kept_total),
     }
 }
 
@@ -194,7 +195,7 @@ pub struct OverAnswer<'a> {
     /// Start of the first one, since that of the recording.
     pub from_micros: u64,
     /// Values of all samples, by interval.
-    pub sums: &'a [i64],
+    pub sums: Vec<i64>,
     /// Value of samples without a time, which are in no interval.
     pub without_time: i64,
     /// Number of rows before limits.
@@ -214,7 +215,7 @@ pub struct OverTypeAnswer<'a> {
     #[serde(flatten)]
     pub column: ColumnTypeAnswer<'a>,
     /// Values of all samples, by interval.
-    pub sums: &'a [i64],
+    pub sums: Vec<i64>,
     /// Value of samples without a time.
     pub without_time: i64,
 }
@@ -228,10 +229,10 @@ pub struct OverRowAnswer<'a> {
     pub frame: FrameAnswer<'a>,
     /// Its values.
     #[serde(flatten)]
-    pub values: OverColumnAnswer<'a>,
+    pub values: OverColumnAnswer,
     /// Its values by sample type, if they are several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub columns: Option<Vec<OverColumnAnswer<'a>>>,
+    pub columns: Option<Vec<OverColumnAnswer>>,
     /// Its labels, if rows are distinguished by some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<Members<Option<LabelAnswer<'a>>>>,
@@ -240,27 +241,32 @@ pub struct OverRowAnswer<'a> {
 /// The values of a row of one sample type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct OverColumnAnswer<'a> {
+pub struct OverColumnAnswer {
     /// Self value of all samples.
     #[serde(rename = "self")]
     pub self_value: i64,
     /// Total of all samples.
     pub total: i64,
     /// Self values, by interval.
-    pub self_over: &'a [i64],
+    pub self_over: Vec<i64>,
     /// Totals, by interval.
-    pub total_over: &'a [i64],
+    pub total_over: Vec<i64>,
 }
 
-impl<'a> From<&'a OverRow> for OverColumnAnswer<'a> {
-    fn from(row: &'a OverRow) -> OverColumnAnswer<'a> {
+impl OverColumnAnswer {
+    fn new(view: &View, row: &OverRow) -> OverColumnAnswer {
         OverColumnAnswer {
-            self_value: row.self_value,
-            total: row.total,
-            self_over: &row.self_values,
-            total_over: &row.totals,
+            self_value: view.shown(row.self_value),
+            total: view.shown(row.total),
+            self_over: shown(view, &row.self_values),
+            total_over: shown(view, &row.totals),
         }
     }
+}
+
+/// Values as they are shown.
+fn shown(view: &View, values: &[i64]) -> Vec<i64> {
+    values.iter().map(|&value| view.shown(value)).collect()
 }
 
 impl<'a> OverAnswer<'a> {
@@ -279,17 +285,18 @@ impl<'a> OverAnswer<'a> {
             column: ColumnTypeAnswer {
                 kind: known_text(&table.kind),
                 unit: known_text(&table.unit),
-                total: table.total,
-                kept: table.kept_total,
+                total: view.shown(table.total),
+                kept: view.shown(table.kept_total),
             },
-            sums: &table.over.sums,
-            without_time: table.over.without_time,
+            sums: shown(view, &table.over.sums),
+            without_time: view.shown(table.over.without_time),
         };
         let row = move |(number, row): (usize, &'a OverRow)| {
-            let columns = tables.iter().map(|table| (&table.over.rows[number]).into());
+            let columns =
+                tables.iter().map(|table| OverColumnAnswer::new(view, &table.over.rows[number]));
             OverRowAnswer {
                 frame: FrameAnswer::new(view, row.frame),
-                values: row.into(),
+                values: OverColumnAnswer::new(view, row),
                 columns: has_types.then(|| columns.collect()),
                 labels: labels(view.profile, keys, &over.groups[row.group as usize]),
             }
@@ -298,8 +305,8 @@ impl<'a> OverAnswer<'a> {
             head: Head::new(view),
             interval_micros: over.interval,
             from_micros: from,
-            sums: &over.sums,
-            without_time: over.without_time,
+            sums: shown(view, &over.sums),
+            without_time: view.shown(over.without_time),
             row_count: over.row_count,
             column_types: has_types.then(|| tables.iter().map(over_type).collect()),
             rows: List::new(move || over.rows.iter().enumerate().map(row)),

@@ -65,8 +65,8 @@ impl<'a> StatesAnswer<'a> {
         let StatesModel { threads, row_count } = model;
         let row = |row: &'a ThreadRow| StatesRow {
             thread: (&row.thread).into(),
-            total: row.total,
-            states: by_state(row.by_state),
+            total: view.shown(row.total),
+            states: by_state(view, row.by_state),
         };
         StatesAnswer {
             head: Head::new(view),

@@ -56,8 +56,8 @@ fn nodes<'a>(view: &'a View<'a>, tree: &'a Tree) -> List<'a, NodeAnswer<'a>> {
             frame,
             id,
             parent: (!is_root).then_some(node.parent),
-            self_value: node.self_value,
-            total: node.total,
+            self_value: view.shown(node.self_value),
+            total: view.shown(node.total),
         }
     };
     List::new(move || tree.nodes.iter().enumerate().map(node))
@@ -93,8 +93,8 @@ impl<'a> SandwichAnswer<'a> {
         let SandwichModel { functions, sandwich } = model;
         SandwichAnswer {
             head: Head::new(view),
-            function_self: sandwich.self_value,
-            function_total: sandwich.total,
+            function_self: view.shown(sandwich.self_value),
+            function_total: view.shown(sandwich.total),
             functions: frames(view, functions),
             callers: nodes(view, &sandwich.callers),
             callees: nodes(view, &sandwich.callees),
@@ -149,15 +149,15 @@ impl<'a> PeekAnswer<'a> {
     pub fn new(view: &'a View<'a>, peek: &'a Peek) -> PeekAnswer<'a> {
         let other = |node: u32, edge: &Edge| PeekedAnswer {
             frame: FrameAnswer { inlined: None, ..FrameAnswer::new(view, peek.node(node).frame) },
-            value: edge.value,
+            value: view.shown(edge.value),
             inlined: edge.inlined,
         };
         let row = move |function: &'a Peeked| {
             let node = peek.node(function.node);
             PeekRow {
                 frame: FrameAnswer::new(view, node.frame),
-                self_value: node.self_value,
-                total: node.total,
+                self_value: view.shown(node.self_value),
+                total: view.shown(node.total),
                 callers: function.callers.iter().map(|edge| other(edge.caller, edge)).collect(),
                 callees: function.callees.iter().map(|edge| other(edge.callee, edge)).collect(),
             }
@@ -230,13 +230,13 @@ impl<'a> GraphAnswer<'a> {
         let node = |(id, node): (usize, &'a GraphNode)| GraphNodeAnswer {
             frame: FrameAnswer::new(view, node.frame),
             id,
-            self_value: node.self_value,
-            total: node.total,
+            self_value: view.shown(node.self_value),
+            total: view.shown(node.total),
         };
         let edge = |&Edge { caller, callee, value, residual, inlined }: &Edge| EdgeAnswer {
             caller,
             callee,
-            value,
+            value: view.shown(value),
             residual,
             inlined,
         };
@@ -245,8 +245,8 @@ impl<'a> GraphAnswer<'a> {
             small_nodes: graph.small_nodes,
             further_nodes: graph.further_nodes,
             small_edges: graph.small_edges,
-            node_cutoff: graph.node_cutoff,
-            edge_cutoff: graph.edge_cutoff,
+            node_cutoff: view.shown(graph.node_cutoff),
+            edge_cutoff: view.shown(graph.edge_cutoff),
             nodes: List::new(move || graph.nodes.iter().enumerate().map(node)),
             edges: List::new(move || graph.edges.iter().map(edge)),
         }

@@ -323,6 +323,19 @@ impl Shown {
         self.rows().map_or(&[], Rows::labels)
     }
 
+    /// True if its values can be means: they are not widths, shares or facts.
+    pub fn has_means(&self) -> bool {
+        matches!(
+            self,
+            Shown::Table(_)
+                | Shown::Tree(_)
+                | Shown::Sandwich(_)
+                | Shown::Peek(_)
+                | Shown::States(_)
+                | Shown::Source(_)
+        )
+    }
+
     /// The order of its rows, if it has one.
     pub fn order(&self) -> Option<Order> {
         match self {

@@ -9,7 +9,7 @@ use crate::report::terminal::model::{Graph, Model, reason};
 use crate::report::units;
 use queries::{Random, profiles, queries, random_query, random_values};
 use source::assert_code;
-use view::query::Limits;
+use view::query::{Limits, ValueOptions};
 use view::{Answer, Cancel, Filter, Part, Tree};
 
 pub mod queries;
@@ -58,11 +58,11 @@ fn whole(head: &Value) -> i64 {
 }
 
 /// The numbers of a JSON object with `self` and `total`.
-fn numbers(head: &Value, row: &Value) -> Numbers {
+fn numbers(query: &Query, head: &Value, row: &Value) -> Numbers {
     let unit = head["type"]["unit"].as_str().unwrap_or("");
     let whole = whole(head);
     let [own, total] = ["self", "total"].map(|key| row[key].as_i64().unwrap());
-    let value = |value: i64| units::format(value, unit);
+    let value = |value: i64| units::shown(value, unit, &query.value_options);
     let percent = |value: i64| format!("{:.2}%", view::percent(value, whole));
     let (own, own_percent) = (value(own), percent(own));
     let (total, total_percent) = (value(total), percent(total));
@@ -114,7 +114,9 @@ fn assert_agreement(profile: &Arc<Profile>, query: &Query) -> usize {
         }
         (text, json) => panic!("{query:?}: {text:?} and {json:?}"),
     };
-    let json: Value = serde_json::from_str(&json).unwrap();
+    let divided: Value = serde_json::from_str(&json).unwrap();
+    let json = undivided(profile, query);
+    assert_divided(query, &divided, &json);
     if matches!(query.shown, Shown::Source(_)) {
         let answer = answered(profile, query).unwrap();
         let code = match app.page().model.as_deref() {
@@ -142,6 +144,37 @@ fn assert_agreement(profile: &Arc<Profile>, query: &Query) -> usize {
     }
 }
 
+/// The JSON of the values before they are divided.
+fn undivided(profile: &Profile, query: &Query) -> Value {
+    let value_options = ValueOptions { divide_by: 1.0, ..query.value_options };
+    let query = Query { value_options, ..with_limits(query, OutputFormat::Json) };
+    serde_json::from_str(&written(profile, &query, OutputFormat::Json).unwrap()).unwrap()
+}
+
+/// Fails unless the values of an answer are those of another, divided.
+fn assert_divided(query: &Query, divided: &Value, json: &Value) {
+    let values = ["self", "total", "kept", "value", "function_self", "function_total"];
+    match (divided, json) {
+        (Value::Object(divided), Value::Object(json)) => {
+            assert_eq!(divided.len(), json.len(), "{query:?}");
+            for (key, value) in json {
+                match value.as_i64().filter(|_| values.contains(&key.as_str())) {
+                    Some(value) => assert_eq!(divided[key], query.value_options.shown(value)),
+                    None => assert_divided(query, &divided[key], value),
+                }
+            }
+        }
+        (Value::Array(divided), Value::Array(json)) => {
+            assert_eq!(divided.len(), json.len(), "{query:?}");
+            divided
+                .iter()
+                .zip(json)
+                .for_each(|(divided, json)| assert_divided(query, divided, json));
+        }
+        _ => {}
+    }
+}
+
 /// All rows, as the terminal has them.
 fn with_limits(query: &Query, format: OutputFormat) -> Query {
     let limits = match query.shown {
@@ -153,10 +186,10 @@ fn with_limits(query: &Query, format: OutputFormat) -> Query {
 }
 
 /// A value with its share, as text has them.
-fn value_and_share(json: &Value, value: i64) -> String {
+fn value_and_share(query: &Query, json: &Value, value: i64) -> String {
     let unit = json["type"]["unit"].as_str().unwrap_or("");
     let share = view::percent(value, whole(json));
-    squeezed(&format!("{} {share:.2}%", units::format(value, unit)))
+    squeezed(&format!("{} {share:.2}%", units::shown(value, unit, &query.value_options)))
 }
 
 fn assert_threads(shown: Vec<(i64, String)>, text: &str, json: &Value, query: &Query) -> usize {
@@ -164,7 +197,7 @@ fn assert_threads(shown: Vec<(i64, String)>, text: &str, json: &Value, query: &Q
     assert_eq!((rows.len(), text.len()), (shown.len(), shown.len()), "{query:?}");
     for ((row, text), (total, name)) in rows.iter().zip(&text).zip(&shown) {
         assert_eq!(row["total"].as_i64(), Some(*total), "{query:?}");
-        let values = value_and_share(json, *total);
+        let values = value_and_share(query, json, *total);
         assert!(text.starts_with(&values) && text.ends_with(name), "{query:?}: {text} {values}");
     }
     shown.len()
@@ -181,16 +214,16 @@ fn assert_lists(text: &str, json: &Value, query: &Query) -> usize {
     let has_line = |of: &str| lines.iter().any(|line| format!("{line} ").contains(of));
     for row in rows {
         let parts = match &query.shown {
-            Shown::Table(Table { over: None, .. }) => vec![numbers(json, row).text],
+            Shown::Table(Table { over: None, .. }) => vec![numbers(query, json, row).text],
             Shown::Table(_) => match row["self"].as_i64().unwrap() {
                 0 => vec!["- ".to_owned()],
-                own => vec![squeezed(&units::format(own, unit)) + " "],
+                own => vec![squeezed(&units::shown(own, unit, &query.value_options)) + " "],
             },
             Shown::Quality(_) => ["self", "total"]
                 .map(|key| format!("{:.2}% ", 100.0 * row[key]["share"].as_f64().unwrap()))
                 .to_vec(),
             Shown::Peek(_) => ["self", "total"]
-                .map(|key| value_and_share(json, row[key].as_i64().unwrap()))
+                .map(|key| value_and_share(query, json, row[key].as_i64().unwrap()))
                 .to_vec(),
             Shown::Coverage => ["total", "self"]
                 .map(|key| {
@@ -215,7 +248,7 @@ fn assert_tables(app: &App, count: usize, text: &str, json: &Value, query: &Quer
     let (text, screen) = (text_rows(text), screen_rows(app, count));
     assert_eq!(text.len(), count, "{query:?}: {text:?}");
     for ((row, text), screen) in rows.iter().zip(&text).zip(&screen) {
-        let numbers = numbers(json, row);
+        let numbers = numbers(query, json, row);
         let rest = |line: &str, numbers: &str| {
             let rest = line.strip_prefix(numbers);
             rest.unwrap_or_else(|| panic!("{query:?}: {numbers:?} and {line:.200}")).to_owned()
@@ -259,7 +292,7 @@ fn assert_trees(graph: &Graph, text: &str, json: &Value, query: &Query) -> usize
     of_terminal.sort_unstable();
     assert_eq!(of_json, of_terminal, "{query:?}");
     let mut expected: Vec<String> =
-        of_json.iter().map(|&(total, _)| value_and_share(json, total)).collect();
+        of_json.iter().map(|&(total, _)| value_and_share(query, json, total)).collect();
     expected.sort();
     let is_value =
         |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '-');

@@ -4,7 +4,7 @@ use super::super::{hostile, views};
 use super::*;
 use profile::{LabelSetId, label};
 use view::View;
-use view::query::{CONDITIONS, Column as ByColumn, PercentOf, ValueOptions};
+use view::query::{CONDITIONS, Column as ByColumn, PercentOf, ShownUnit, Statistic, ValueOptions};
 use view::testing::{functions, odd_names, phases};
 
 /// A small generator of numbers: the same in each run.
@@ -121,10 +121,15 @@ pub fn random_query(random: &mut Random, profile: &Profile) -> Query {
     query
 }
 
-/// Any percentages.
+/// Any options of values.
 pub fn random_values(random: &mut Random) -> ValueOptions {
-    let percent_of = if random.chance(2) { PercentOf::Kept } else { PercentOf::Total };
-    ValueOptions { percent_of }
+    let units = ["ns", "us", "ms", "s", "hrs", "min", "B", "kB", "MB", "none"];
+    ValueOptions {
+        percent_of: if random.chance(2) { PercentOf::Kept } else { PercentOf::Total },
+        statistic: if random.chance(4) { Statistic::Mean } else { Statistic::Sum },
+        divide_by: [1.0, 1.0, 3.0, 0.25, 1e9][random.below(5)],
+        unit: ShownUnit::parse(units[random.below(units.len())]),
+    }
 }
 
 /// Values of a condition that select something of the profile, and one that does not.

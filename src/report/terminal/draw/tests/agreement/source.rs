@@ -47,7 +47,8 @@ pub fn assert_code(
     let listings = json["listings"].as_array().unwrap();
     assert_eq!(json["listing_count"], listings.len(), "{query:?}");
     let Model::Source(found) = &answer.model else { panic!("{query:?}") };
-    let view = answer.view();
+    let mut view = answer.view();
+    view.value_options.divide_by = 1.0;
     let data = serde_json::to_value(SourceAnswer::new(&view, found)).unwrap();
     for (listing, data) in listings.iter().zip(data["listings"].as_array().unwrap()) {
         for key in ["function", "system_name", "file", "start_line", "self", "total"] {
@@ -60,8 +61,8 @@ pub fn assert_code(
         return 0;
     };
     for listing in listings {
-        let [own, total] =
-            ["self", "total"].map(|key| value_and_share(json, listing[key].as_i64().unwrap()));
+        let [own, total] = ["self", "total"]
+            .map(|key| value_and_share(query, json, listing[key].as_i64().unwrap()));
         let head = format!("self {own}; total {total}").replace(',', "");
         let is_head = |line: &str| squeezed(&line.replace(',', "")) == head;
         assert!(text.lines().any(is_head), "{query:?}: {head} in\n{text}");
@@ -83,7 +84,7 @@ pub fn assert_code(
     let unit = json["type"]["unit"].as_str().unwrap_or("");
     let value = |value: i64| match value {
         0 => ".".to_owned(),
-        _ => units::format(value, unit),
+        _ => units::shown(value, unit, &query.value_options),
     };
     let rows = text_rows(text);
     assert_eq!(rows.len(), expected.len(), "{query:?}: {text}");
