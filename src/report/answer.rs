@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use super::advice::binaries::{advisor, once, remedies};
 use super::annotate::{self, CodeOptions, Layout};
 use super::text::{LineWidth, TableOptions, TreeOptions, quoted};
-use super::{coverage, dot, json, over, peek, quality, sandwich, states, summary, text, threads};
+use super::{
+    coverage, dot, json, over, peek, quality, sandwich, states, summary, text, threads, traces,
+};
 use view::answer::AnswerData;
 use view::query::{
     AddedFilter, FilterError, Limits, OwnRows, Query, QueryError, Shown, Table, Timed, Values,
@@ -73,6 +75,10 @@ pub fn reason(error: &QueryError) -> String {
         }
         QueryError::HasOwnRows(OwnRows::States) => {
             "--states reports threads: use --sort total or name".to_owned()
+        }
+        QueryError::HasOwnRows(OwnRows::Traces) => {
+            "--traces prints stacks: leave out labels in --sort; --tagfocus selects by label"
+                .to_owned()
         }
         QueryError::NoRegex(Wanted::Sandwich(name), error) => format!(
             "--sandwich: no function has the name {}, and it is not a regular expression: {}",
@@ -183,6 +189,7 @@ fn write_text(
             sandwich::write_text(out, view, sandwich, functions, tree_options)
         }
         Model::Peek(peek) => peek::write_text(out, view, peek),
+        Model::Traces(traces) => traces::write_text(out, view, traces, answer.part.start),
         Model::States(StatesModel { threads, row_count }) => {
             states::write_text(out, view, threads, *row_count)
         }

@@ -26,5 +26,6 @@ pub mod summary;
 pub mod terminal;
 pub mod text;
 pub mod threads;
+mod traces;
 pub mod units;
 mod values;

@@ -74,6 +74,7 @@ mod run_time_code;
 mod shapes;
 mod shortest_period;
 mod spans;
+mod stacks;
 mod symbol_cache;
 mod symbolize;
 mod symbols_like_llvm;

@@ -46,6 +46,7 @@ mod thread_states;
 mod threads;
 mod time;
 mod top;
+mod traces;
 mod tree;
 
 pub use binaries::{base_name, is_kernel, is_run_time};
@@ -83,6 +84,7 @@ pub use thread_states::{ThreadRow, ThreadStates};
 pub use threads::{ListedThread, ThreadGroup, Threads};
 pub use time::{TimePart, TimePoint, TimeRange, length_micros, select_time};
 pub use top::{Row, Sort, Top, TopOptions};
+pub use traces::{Trace, Traces};
 pub use tree::{Children, Cut, Direction, Node, Ordered, Tree};
 
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use super::query::{
 use super::source::{CodeBounds, NoBounds, Selection, Source, Unit};
 use super::{
     Cancel, Columns, Coverage, Cut, Graph, NodeOrder, Over, OverOptions, OverType, Part, Peek,
-    Quality, Sandwich, States, ThreadStates, Threads, Top, Tree, Trim, View, ViewData,
+    Quality, Sandwich, States, ThreadStates, Threads, Top, Traces, Tree, Trim, View, ViewData,
     matching_frames, named_frames,
 };
 use profile::Profile;
@@ -38,6 +38,8 @@ pub enum Model {
     Sandwich(SandwichModel),
     /// Direct callers and callees.
     Peek(Peek),
+    /// Stacks one by one.
+    Traces(Traces),
     /// Threads by state.
     States(StatesModel),
     /// Threads with their stacks.
@@ -143,6 +145,7 @@ impl Answer {
                 sandwich(&view, query, name)?
             }
             Shown::Peek(wanted) => peek(&view, query, wanted)?,
+            Shown::Traces => Model::Traces(Traces::new(&view, query.limits.rows)),
             Shown::States(_) => states(&view, query),
             Shown::Source(wanted) => source(&view, query, wanted, bounds)?,
             Shown::Threads => Model::Threads(Threads::by_stack(&view)),

@@ -117,6 +117,8 @@ pub enum OwnRows {
     Quality,
     /// Threads.
     States,
+    /// Stacks.
+    Traces,
 }
 
 /// The functions that a view was requested of.
@@ -192,6 +194,7 @@ impl Query {
         match (&self.shown, self.granularity) {
             (Shown::Peek(_), Some(Granularity::FUNCTION)) => self.shown.granularity(),
             (Shown::Table(_) | Shown::Source(_), _) | (_, None) => self.shown.granularity(),
+            (Shown::Traces, Some(granularity)) => Granularity { inlined: true, ..granularity },
             (_, Some(granularity)) => granularity,
         }
     }
@@ -241,6 +244,7 @@ impl Query {
             }
             Shown::Quality(_) if !has_usual_rows => Err(QueryError::HasOwnRows(OwnRows::Quality)),
             Shown::States(_) if !has_usual_rows => Err(QueryError::HasOwnRows(OwnRows::States)),
+            Shown::Traces if is_grouped => Err(QueryError::HasOwnRows(OwnRows::Traces)),
             _ => Ok(()),
         }
     }

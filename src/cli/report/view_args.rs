@@ -42,7 +42,7 @@ struct ViewOption {
     view: fn(String, Sort) -> Shown,
 }
 
-static OPTIONS: [ViewOption; 5] = [
+static OPTIONS: [ViewOption; 6] = [
     ViewOption {
         name: "sandwich",
         help: "Print all callers of FUNCTION, and all that it calls",
@@ -62,6 +62,16 @@ static OPTIONS: [ViewOption; 5] = [
         value_name: Some("REGEX"),
         conflicts: &["call_graph"],
         view: |regex, _| Shown::Peek(regex),
+    },
+    ViewOption {
+        name: "traces",
+        help: "Print the stacks one by one, with their labels, largest first",
+        long_help: "Print the stacks one by one, with their labels, largest first\n\n\
+            As pprof's traces, with the times of 'prof record --timestamps'. -n is the number of \
+            stacks, --lines adds source lines.",
+        value_name: None,
+        conflicts: &["call_graph", "percent_limit"],
+        view: |_, _| Shown::Traces,
     },
     ViewOption {
         name: "coverage",

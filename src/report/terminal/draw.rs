@@ -217,6 +217,7 @@ fn hints(query: &Query) -> &'static str {
         Shown::DiffFlame(_) => "Enter zoom  Esc out  D table  / search  ? help",
         Shown::Table(_)
         | Shown::Peek(_)
+        | Shown::Traces
         | Shown::Coverage
         | Shown::Graph(_)
         | Shown::Quality(_)

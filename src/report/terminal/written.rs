@@ -11,6 +11,9 @@ use crate::report::summary;
 use view::query::{Limits, Query, Rows, Shown, ShownFlame, Table};
 use view::{Granularity, Part};
 
+/// Most stacks of a page of stacks.
+const MOST_STACKS: usize = 1000;
+
 /// The lines of a file: what the profile is, its filters, and the lines of the page.
 pub fn with_summary(context: &Context, query: &Query) -> Result<Vec<String>, String> {
     let lines = rendered(context, query)?;
@@ -95,6 +98,10 @@ fn as_text(query: &Query, format: OutputFormat) -> Query {
         }
         _ => {}
     }
-    query.limits = Limits { rows: 0, ..format.limits(&query.shown) };
+    let rows = match query.shown {
+        Shown::Traces if format == OutputFormat::Text => MOST_STACKS,
+        _ => 0,
+    };
+    query.limits = Limits { rows, ..format.limits(&query.shown) };
     query
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{
     BoxesAnswer, CoverageAnswer, GraphAnswer, HeaderAnswer, OverAnswer, PeekAnswer, QualityAnswer,
     SandwichAnswer, SandwichBoxesAnswer, SourceAnswer, StatesAnswer, TableAnswer, ThreadsAnswer,
-    TreeAnswer, binaries,
+    TracesAnswer, TreeAnswer, binaries,
 };
 use crate::query::{Query, Shown, ShownFlame};
 use crate::{Answer, Covered, Model, TableModel, View};
@@ -31,6 +31,8 @@ pub enum AnswerData<'a> {
     SandwichBoxes(SandwichBoxesAnswer<'a>),
     /// Direct callers and callees.
     Peek(PeekAnswer<'a>),
+    /// Stacks one by one.
+    Traces(TracesAnswer<'a>),
     /// Threads by state.
     States(StatesAnswer<'a>),
     /// Threads with their stacks.
@@ -77,6 +79,9 @@ impl<'a> AnswerData<'a> {
                 _ => AnswerData::Sandwich(SandwichAnswer::new(view, model)),
             },
             Model::Peek(peek) => AnswerData::Peek(PeekAnswer::new(view, peek)),
+            Model::Traces(traces) => {
+                AnswerData::Traces(TracesAnswer::new(view, traces, answer.part.start))
+            }
             Model::States(states) => AnswerData::States(StatesAnswer::new(view, states)),
             Model::Threads(threads) => AnswerData::Threads(ThreadsAnswer::new(view, threads)),
             Model::Source(source) => AnswerData::Source(SourceAnswer::new(view, source)),

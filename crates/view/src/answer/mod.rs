@@ -12,6 +12,7 @@ mod list;
 mod source;
 mod table;
 mod threads;
+mod traces;
 mod trees;
 
 pub use boxes::{BoxAnswer, BoxesAnswer, SandwichBoxesAnswer};
@@ -35,6 +36,7 @@ pub use table::{
     OverTypeAnswer, QualityAnswer, QualityRow, RatioAnswer, ShareAnswer, TableAnswer, TableRow,
 };
 pub use threads::{GroupAnswer, StatesAnswer, StatesRow, ThreadAnswer, ThreadsAnswer};
+pub use traces::{TraceAnswer, TracesAnswer};
 pub use trees::{
     EdgeAnswer, GraphAnswer, GraphNodeAnswer, NodeAnswer, PeekAnswer, PeekRow, PeekedAnswer,
     SandwichAnswer, TreeAnswer,

@@ -113,7 +113,7 @@ pub enum LabelAnswer<'a> {
 }
 
 impl<'a> LabelAnswer<'a> {
-    fn new(profile: &'a Profile, value: LabelValue) -> LabelAnswer<'a> {
+    pub(super) fn new(profile: &'a Profile, value: LabelValue) -> LabelAnswer<'a> {
         match value {
             LabelValue::Str(text) => LabelAnswer::Text(profile.str(text)),
             LabelValue::Num { value, .. } => LabelAnswer::Number(value),

@@ -42,6 +42,8 @@ pub enum Shown {
     DiffFlame(ShownFlame),
     /// The direct callers and callees of the functions that match this regular expression.
     Peek(String),
+    /// The stacks one by one.
+    Traces,
     /// Names and lines of each binary.
     Coverage,
     /// Confidence intervals of functions.
@@ -314,6 +316,7 @@ impl Shown {
             // As in pprof, functions of one name are one function, whatever their binaries.
             Shown::Peek(_) | Shown::Graph(_) => Granularity::SYMBOL,
             Shown::Source(_) => Granularity { binary: false, line: true, ..Granularity::FUNCTION },
+            Shown::Traces => Granularity { inlined: true, ..Granularity::FUNCTION },
             _ => self.rows().map_or(Granularity::FUNCTION, Rows::granularity),
         }
     }
@@ -333,6 +336,7 @@ impl Shown {
                 | Shown::Peek(_)
                 | Shown::States(_)
                 | Shown::Source(_)
+                | Shown::Traces
         )
     }
 
@@ -408,6 +412,7 @@ impl Shown {
             }
             Shown::DiffFlame(_) => "differential flame graph".to_owned(),
             Shown::Peek(regex) => format!("callers and callees of {regex}"),
+            Shown::Traces => "stacks".to_owned(),
             Shown::Coverage => "coverage".to_owned(),
             Shown::Quality(_) => "quality".to_owned(),
             Shown::Header => "header".to_owned(),

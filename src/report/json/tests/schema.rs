@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use view::answer::{
     BoxesAnswer, CoverageAnswer, DiffAnswer, DiffBoxesAnswer, GraphAnswer, HeaderAnswer,
     OverAnswer, PeekAnswer, QualityAnswer, SandwichAnswer, SandwichBoxesAnswer, StatesAnswer,
-    TableAnswer, ThreadsAnswer, TreeAnswer,
+    TableAnswer, ThreadsAnswer, TracesAnswer, TreeAnswer,
 };
 
 /// The type of the answer of each command.
@@ -24,6 +24,7 @@ fn answers(generator: &mut SchemaGenerator) -> Map<String, Value> {
         ("prof report -g", subschema::<TreeAnswer<'static>>(g)),
         ("prof report --sandwich", subschema::<SandwichAnswer<'static>>(g)),
         ("prof report --peek", subschema::<PeekAnswer<'static>>(g)),
+        ("prof report --traces", subschema::<TracesAnswer<'static>>(g)),
         ("prof report --states", subschema::<StatesAnswer<'static>>(g)),
         ("prof report --quality", subschema::<QualityAnswer<'static>>(g)),
         ("prof report --coverage", subschema::<CoverageAnswer<'static>>(g)),

@@ -205,7 +205,9 @@ fn assert_threads(shown: Vec<(i64, String)>, text: &str, json: &Value, query: &Q
 
 /// Compares the rows of a page that the renderer of text writes for the terminal, too.
 fn assert_lists(text: &str, json: &Value, query: &Query) -> usize {
-    let Some(rows) = json["rows"].as_array().or(json["functions"].as_array()) else {
+    let Some(rows) =
+        ["rows", "functions", "traces"].into_iter().find_map(|key| json[key].as_array())
+    else {
         assert!(matches!(query.shown, Shown::Header) && text.starts_with("# "), "{query:?}");
         return 1;
     };
@@ -225,6 +227,7 @@ fn assert_lists(text: &str, json: &Value, query: &Query) -> usize {
             Shown::Peek(_) => ["self", "total"]
                 .map(|key| value_and_share(query, json, row[key].as_i64().unwrap()))
                 .to_vec(),
+            Shown::Traces => vec![value_and_share(query, json, row["value"].as_i64().unwrap())],
             Shown::Coverage => ["total", "self"]
                 .map(|key| {
                     format!("{:.2}% ", view::percent(row[key].as_i64().unwrap(), whole(json)))

@@ -1,0 +1,130 @@
+//! Stacks one by one, and the values of labels: those of `go tool pprof`.
+
+use std::fs::File;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::go::pprof;
+use crate::common::{Prof, needs, temp_dir, views};
+use profile::{Builder, Column, Label, LabelSetId, LabelValue};
+
+fn json(dir: &Path, args: &str, file: &str) -> Value {
+    let text = Prof::new(dir, args).args("--json").arg(file).run().ok().text();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Stacks with labels, one of which has the unit of bytes.
+fn labeled(dir: &Path) -> &'static str {
+    let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+    let [main, f, g] = ["main", "f", "g"].map(|name| b.named_location(name));
+    let mut text = |text: &str| b.profile.strings.intern(text);
+    let [thread, bytes, unit] = [text("thread"), text("size"), text("bytes")];
+    let names = ["one", "two"].map(text);
+    let rows = [(0, 8192, 5), (0, 8193, 2), (1, 16384, 3), (1, 16, 1)];
+    for (number, (name, size, count)) in rows.into_iter().enumerate() {
+        let labels = [
+            Label { key: thread, value: LabelValue::Str(names[name]) },
+            Label { key: bytes, value: LabelValue::Num { value: size, unit } },
+        ];
+        let labels = b.profile.labels.intern(&labels);
+        let stack = if number % 2 == 0 { vec![f, main] } else { vec![g, f, main] };
+        b.add(&stack, labels, 0, &[(Column(0), count), (Column(1), count * 1_000_000)]);
+    }
+    b.add(&[main], LabelSetId::EMPTY, 0, &[(Column(0), 4), (Column(1), 4_000_000)]);
+    let profile = b.finish(None);
+    let file = File::create(dir.join("labeled.pb.gz")).unwrap();
+    formats::pprof::write(&profile, file).unwrap();
+    "labeled.pb.gz"
+}
+
+/// Values and names of the frames of all stacks, in order.
+type Stacks = Vec<(i64, Vec<String>)>;
+
+/// The stacks of `prof report --traces`.
+fn own(dir: &Path, file: &str, kind: &str) -> Stacks {
+    let traces = json(dir, &format!("report --traces --type {kind}"), file);
+    let traces = traces["traces"].as_array().unwrap();
+    let values: Vec<u64> =
+        traces.iter().map(|trace| trace["value"].as_i64().unwrap().unsigned_abs()).collect();
+    assert!(values.is_sorted_by(|a, b| a >= b), "{values:?}");
+    let name = |frame: &Value| frame["function"].as_str().unwrap().to_owned();
+    let stack = |trace: &Value| {
+        let frames = trace["frames"].as_array().unwrap().iter().map(name).collect();
+        (trace["value"].as_i64().unwrap(), frames)
+    };
+    let mut stacks: Stacks = traces.iter().map(stack).collect();
+    stacks.sort();
+    stacks
+}
+
+/// The stacks of `go tool pprof -traces`.
+fn theirs(dir: &Path, file: &str, kind: &str, unit: &str) -> Stacks {
+    let options =
+        ["-traces", "-symbolize=none", &format!("-sample_index={kind}"), &format!("-unit={unit}")];
+    let text = pprof(&options, &dir.join(file)).text();
+    let mut stacks = Stacks::new();
+    let mut is_begin = false;
+    for line in text.lines().skip_while(|line| !line.starts_with("-----")) {
+        let frame = |text: &str| text.trim().trim_end_matches(" (inline)").to_owned();
+        match line.split_at_checked(13) {
+            _ if line.starts_with("-----") => is_begin = true,
+            Some((value, name)) if is_begin && value.ends_with("   ") => {
+                let value = value.trim().trim_end_matches(char::is_alphabetic);
+                stacks
+                    .push((value.parse().unwrap_or_else(|_| panic!("{line}")), vec![frame(name)]));
+                is_begin = false;
+            }
+            Some((_, name)) if !is_begin => stacks.last_mut().unwrap().1.push(frame(name)),
+            // A label.
+            _ => {}
+        }
+    }
+    stacks.retain(|(value, _)| *value != 0);
+    stacks.sort();
+    stacks
+}
+
+#[test]
+fn stacks_are_those_of_pprof() {
+    if !needs(&["go"]) {
+        return;
+    }
+    let dir = temp_dir();
+    views::known(&dir);
+    views::go_profiles(&dir);
+    let labeled = labeled(dir.path());
+    for (file, kind, unit) in [
+        ("known.pb.gz", "cpu", "ns"),
+        ("known.pb.gz", "samples", "count"),
+        (labeled, "cpu", "ns"),
+        ("cpu.pb.gz", "cpu", "ns"),
+        ("heap.pb.gz", "alloc_space", "B"),
+        ("heap.pb.gz", "inuse_objects", "count"),
+    ] {
+        let stacks = own(dir.path(), file, kind);
+        assert!(!stacks.is_empty(), "{file} {kind}");
+        assert_eq!(stacks, theirs(dir.path(), file, kind, unit), "{file} {kind}");
+    }
+}
+
+#[test]
+fn stacks_have_labels_and_limits() {
+    let dir = temp_dir();
+    let file = labeled(dir.path());
+    let text = Prof::new(&dir, "report --traces -n 2").arg(file).run().ok().text();
+    for part in [
+        "Showing 2 of 5 stacks (3 left out, -n 0 shows all)",
+        "thread:  one\n",
+        "size:  8192 bytes\n",
+        "   5.00 ms   33.33%  f\n",
+        "                     main\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    assert!(!text.contains("two"), "{text}");
+    let first = &json(dir.path(), "report --traces -n 1", file)["traces"][0];
+    assert_eq!(first["labels"], serde_json::json!({"thread": "one", "size": 8192}));
+    assert_eq!((&first["value"], &first["times_micros"]), (&5_000_000.into(), &Value::Null));
+    Prof::new(&dir, "report --traces --sort thread").arg(file).run().refused(2, &["--traces"]);
+}
