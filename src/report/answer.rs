@@ -6,7 +6,8 @@ use super::advice::binaries::{advisor, once, remedies};
 use super::annotate::{self, CodeOptions, Layout};
 use super::text::{LineWidth, TableOptions, TreeOptions, quoted};
 use super::{
-    coverage, dot, json, over, peek, quality, sandwich, states, summary, text, threads, traces,
+    coverage, dot, json, over, peek, quality, sandwich, states, summary, tags, text, threads,
+    traces,
 };
 use view::answer::AnswerData;
 use view::query::{
@@ -75,6 +76,10 @@ pub fn reason(error: &QueryError) -> String {
         }
         QueryError::HasOwnRows(OwnRows::States) => {
             "--states reports threads: use --sort total or name".to_owned()
+        }
+        QueryError::HasOwnRows(OwnRows::Tags) => {
+            "--tags prints labels: leave out --sort; --sort KEY alone prints a table of one label"
+                .to_owned()
         }
         QueryError::HasOwnRows(OwnRows::Traces) => {
             "--traces prints stacks: leave out labels in --sort; --tagfocus selects by label"
@@ -190,6 +195,7 @@ fn write_text(
         }
         Model::Peek(peek) => peek::write_text(out, view, peek),
         Model::Traces(traces) => traces::write_text(out, view, traces, answer.part.start),
+        Model::Tags(tags) => tags::write_text(out, view, tags),
         Model::States(StatesModel { threads, row_count }) => {
             states::write_text(out, view, threads, *row_count)
         }

@@ -23,6 +23,7 @@ mod shorten;
 pub mod states;
 pub mod style;
 pub mod summary;
+mod tags;
 pub mod terminal;
 pub mod text;
 pub mod threads;

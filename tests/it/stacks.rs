@@ -128,3 +128,62 @@ fn stacks_have_labels_and_limits() {
     assert_eq!((&first["value"], &first["times_micros"]), (&5_000_000.into(), &Value::Null));
     Prof::new(&dir, "report --traces --sort thread").arg(file).run().refused(2, &["--traces"]);
 }
+
+#[test]
+fn labels_are_those_of_pprof() {
+    if !needs(&["go"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let file = labeled(dir.path());
+    let options = ["-tags", "-symbolize=none", "-sample_index=samples"];
+    let theirs = pprof(&options, &dir.path().join(file)).text();
+    // `size: Total 11.0` and `7.0 (63.64%): 8kB`.
+    let mut expected = Vec::new();
+    for line in theirs.lines().map(str::trim).filter(|line| line.contains(": ")) {
+        if let Some((key, total)) = line.split_once(": Total ") {
+            expected.push((key.to_owned(), total.trim().to_owned(), String::new()));
+        } else if let Some((values, text)) = line.split_once(": ").filter(|l| l.0.ends_with(')')) {
+            let (value, percent) = values.split_once(" (").unwrap();
+            let percent = percent.trim_end_matches("%)").trim().to_owned();
+            expected.push((text.trim().to_owned(), value.trim().to_owned(), percent));
+        }
+    }
+    let mut found = Vec::new();
+    let tags = json(dir.path(), "report --tags --type samples", file);
+    for tag in tags["tags"].as_array().unwrap() {
+        let total = tag["total"].as_i64().unwrap();
+        let key = tag["key"].as_str().unwrap().to_owned();
+        found.push((key, format!("{:.1}", total as f64), String::new()));
+        for value in tag["values"].as_array().unwrap() {
+            let (text, value) = (value["text"].as_str().unwrap(), value["value"].as_f64().unwrap());
+            let percent = format!("{:.2}", 100.0 * value / total as f64);
+            found.push((text.to_owned(), format!("{value:.1}"), percent));
+        }
+    }
+    assert_eq!(found, expected, "{theirs}");
+    assert_eq!(found.len(), 2 + 3 + 2);
+}
+
+#[test]
+fn labels_have_limits() {
+    let dir = temp_dir();
+    let file = labeled(dir.path());
+    let text = |args: &str| Prof::new(&dir, args).arg(file).run().ok().text();
+    let all = text("report --tags --type samples");
+    for part in [
+        "size: total 11 (73.33%), 3 values\n",
+        "         7   63.64%  8kB\n",
+        "thread: total 11 (73.33%), 2 values\n",
+        "         4   36.36%  two\n",
+    ] {
+        assert!(all.contains(part), "{part:?} is not in\n{all}");
+    }
+    assert!(text("report --tags -n 1").contains("… and 2 more; -n 0 shows all"));
+    assert!(!text("report --tags --percent-limit 40").contains("two"));
+    assert!(text("report --tags --mean --type cpu").contains("1.00 ms"), "{all}");
+    views::known(&dir);
+    let none = Prof::new(&dir, "report --tags known.pb.gz").run().ok().text();
+    assert!(none.contains("No sample has a label."), "{none}");
+    Prof::new(&dir, "report --tags --sort thread").arg(file).run().refused(2, &["--tags"]);
+}

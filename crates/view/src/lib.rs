@@ -39,6 +39,7 @@ mod sandwich_boxes;
 mod shares;
 pub mod source;
 mod states;
+mod tags;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod texts;
@@ -79,6 +80,7 @@ pub use sandwich::{Sandwich, matching_frames, named_frames};
 pub use sandwich_boxes::SandwichBoxes;
 pub use shares::Shares;
 pub use states::{ByState, States};
+pub use tags::{TagKey, TagValue, Tags};
 pub use texts::cut_long_texts;
 pub use thread_states::{ThreadRow, ThreadStates};
 pub use threads::{ListedThread, ThreadGroup, Threads};

@@ -10,8 +10,8 @@ use super::query::{
 use super::source::{CodeBounds, NoBounds, Selection, Source, Unit};
 use super::{
     Cancel, Columns, Coverage, Cut, Graph, NodeOrder, Over, OverOptions, OverType, Part, Peek,
-    Quality, Sandwich, States, ThreadStates, Threads, Top, Traces, Tree, Trim, View, ViewData,
-    matching_frames, named_frames,
+    Quality, Sandwich, States, Tags, ThreadStates, Threads, Top, Traces, Tree, Trim, View,
+    ViewData, matching_frames, named_frames,
 };
 use profile::Profile;
 
@@ -40,6 +40,8 @@ pub enum Model {
     Peek(Peek),
     /// Stacks one by one.
     Traces(Traces),
+    /// The values of all labels.
+    Tags(Tags),
     /// Threads by state.
     States(StatesModel),
     /// Threads with their stacks.
@@ -146,6 +148,10 @@ impl Answer {
             }
             Shown::Peek(wanted) => peek(&view, query, wanted)?,
             Shown::Traces => Model::Traces(Traces::new(&view, query.limits.rows)),
+            Shown::Tags => {
+                let limits = query.limits;
+                Model::Tags(Tags::new(&view, limits.rows, limits.min_percent()))
+            }
             Shown::States(_) => states(&view, query),
             Shown::Source(wanted) => source(&view, query, wanted, bounds)?,
             Shown::Threads => Model::Threads(Threads::by_stack(&view)),

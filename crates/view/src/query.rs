@@ -119,6 +119,8 @@ pub enum OwnRows {
     States,
     /// Stacks.
     Traces,
+    /// Values of labels.
+    Tags,
 }
 
 /// The functions that a view was requested of.
@@ -244,6 +246,7 @@ impl Query {
             }
             Shown::Quality(_) if !has_usual_rows => Err(QueryError::HasOwnRows(OwnRows::Quality)),
             Shown::States(_) if !has_usual_rows => Err(QueryError::HasOwnRows(OwnRows::States)),
+            Shown::Tags if !has_usual_rows => Err(QueryError::HasOwnRows(OwnRows::Tags)),
             Shown::Traces if is_grouped => Err(QueryError::HasOwnRows(OwnRows::Traces)),
             _ => Ok(()),
         }

@@ -42,7 +42,7 @@ struct ViewOption {
     view: fn(String, Sort) -> Shown,
 }
 
-static OPTIONS: [ViewOption; 6] = [
+static OPTIONS: [ViewOption; 7] = [
     ViewOption {
         name: "sandwich",
         help: "Print all callers of FUNCTION, and all that it calls",
@@ -72,6 +72,16 @@ static OPTIONS: [ViewOption; 6] = [
         value_name: None,
         conflicts: &["call_graph", "percent_limit"],
         view: |_, _| Shown::Traces,
+    },
+    ViewOption {
+        name: "tags",
+        help: "Print all labels, each value with its share of the label's total",
+        long_help: "Print all labels, each value with its share of the label's total\n\n\
+            As pprof's tags. -n and --percent-limit apply to the values of each label. --sort KEY \
+            prints a table of one or several labels.",
+        value_name: None,
+        conflicts: &["call_graph", "lines"],
+        view: |_, _| Shown::Tags,
     },
     ViewOption {
         name: "coverage",

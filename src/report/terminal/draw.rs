@@ -218,6 +218,7 @@ fn hints(query: &Query) -> &'static str {
         Shown::Table(_)
         | Shown::Peek(_)
         | Shown::Traces
+        | Shown::Tags
         | Shown::Coverage
         | Shown::Graph(_)
         | Shown::Quality(_)

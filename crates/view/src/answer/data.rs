@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::{
     BoxesAnswer, CoverageAnswer, GraphAnswer, HeaderAnswer, OverAnswer, PeekAnswer, QualityAnswer,
-    SandwichAnswer, SandwichBoxesAnswer, SourceAnswer, StatesAnswer, TableAnswer, ThreadsAnswer,
-    TracesAnswer, TreeAnswer, binaries,
+    SandwichAnswer, SandwichBoxesAnswer, SourceAnswer, StatesAnswer, TableAnswer, TagsAnswer,
+    ThreadsAnswer, TracesAnswer, TreeAnswer, binaries,
 };
 use crate::query::{Query, Shown, ShownFlame};
 use crate::{Answer, Covered, Model, TableModel, View};
@@ -33,6 +33,8 @@ pub enum AnswerData<'a> {
     Peek(PeekAnswer<'a>),
     /// Stacks one by one.
     Traces(TracesAnswer<'a>),
+    /// The values of all labels.
+    Tags(TagsAnswer<'a>),
     /// Threads by state.
     States(StatesAnswer<'a>),
     /// Threads with their stacks.
@@ -82,6 +84,7 @@ impl<'a> AnswerData<'a> {
             Model::Traces(traces) => {
                 AnswerData::Traces(TracesAnswer::new(view, traces, answer.part.start))
             }
+            Model::Tags(tags) => AnswerData::Tags(TagsAnswer::new(view, tags)),
             Model::States(states) => AnswerData::States(StatesAnswer::new(view, states)),
             Model::Threads(threads) => AnswerData::Threads(ThreadsAnswer::new(view, threads)),
             Model::Source(source) => AnswerData::Source(SourceAnswer::new(view, source)),

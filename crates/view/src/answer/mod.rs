@@ -11,6 +11,7 @@ mod head;
 mod list;
 mod source;
 mod table;
+mod tags;
 mod threads;
 mod traces;
 mod trees;
@@ -35,6 +36,7 @@ pub use table::{
     ColumnAnswer, ColumnTypeAnswer, LabelAnswer, OverAnswer, OverColumnAnswer, OverRowAnswer,
     OverTypeAnswer, QualityAnswer, QualityRow, RatioAnswer, ShareAnswer, TableAnswer, TableRow,
 };
+pub use tags::{TagAnswer, TagValueAnswer, TagsAnswer};
 pub use threads::{GroupAnswer, StatesAnswer, StatesRow, ThreadAnswer, ThreadsAnswer};
 pub use traces::{TraceAnswer, TracesAnswer};
 pub use trees::{

@@ -18,7 +18,9 @@ mod tests;
 
 pub(crate) use prune::without_parameters;
 pub use select::Selector;
+pub(super) use tags::label_units;
 pub use tags::{TagError, TagMatch};
+pub(super) use units::text as number_text;
 
 use profile::{Profile, Unfiltered, UnfilteredType};
 use regex::Regex;

@@ -200,7 +200,8 @@ impl Range {
 pub struct LabelUnits(FxHashMap<StrId, StrId>);
 
 impl LabelUnits {
-    fn unit<'p>(&self, profile: &'p Profile, key: StrId) -> &'p str {
+    /// The unit of the numbers of this label.
+    pub fn unit<'p>(&self, profile: &'p Profile, key: StrId) -> &'p str {
         match (self.0.get(&key), profile.str(key)) {
             (Some(&unit), _) => profile.str(unit),
             (None, "alignment" | "request") => "bytes",

@@ -44,6 +44,8 @@ pub enum Shown {
     Peek(String),
     /// The stacks one by one.
     Traces,
+    /// The values of all labels.
+    Tags,
     /// Names and lines of each binary.
     Coverage,
     /// Confidence intervals of functions.
@@ -337,6 +339,7 @@ impl Shown {
                 | Shown::States(_)
                 | Shown::Source(_)
                 | Shown::Traces
+                | Shown::Tags
         )
     }
 
@@ -413,6 +416,7 @@ impl Shown {
             Shown::DiffFlame(_) => "differential flame graph".to_owned(),
             Shown::Peek(regex) => format!("callers and callees of {regex}"),
             Shown::Traces => "stacks".to_owned(),
+            Shown::Tags => "labels".to_owned(),
             Shown::Coverage => "coverage".to_owned(),
             Shown::Quality(_) => "quality".to_owned(),
             Shown::Header => "header".to_owned(),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use view::answer::{
     BoxesAnswer, CoverageAnswer, DiffAnswer, DiffBoxesAnswer, GraphAnswer, HeaderAnswer,
     OverAnswer, PeekAnswer, QualityAnswer, SandwichAnswer, SandwichBoxesAnswer, StatesAnswer,
-    TableAnswer, ThreadsAnswer, TracesAnswer, TreeAnswer,
+    TableAnswer, TagsAnswer, ThreadsAnswer, TracesAnswer, TreeAnswer,
 };
 
 /// The type of the answer of each command.
@@ -25,6 +25,7 @@ fn answers(generator: &mut SchemaGenerator) -> Map<String, Value> {
         ("prof report --sandwich", subschema::<SandwichAnswer<'static>>(g)),
         ("prof report --peek", subschema::<PeekAnswer<'static>>(g)),
         ("prof report --traces", subschema::<TracesAnswer<'static>>(g)),
+        ("prof report --tags", subschema::<TagsAnswer<'static>>(g)),
         ("prof report --states", subschema::<StatesAnswer<'static>>(g)),
         ("prof report --quality", subschema::<QualityAnswer<'static>>(g)),
         ("prof report --coverage", subschema::<CoverageAnswer<'static>>(g)),

@@ -52,6 +52,7 @@ fn views() -> Vec<Shown> {
     all.push(Shown::diff_flame());
     all.push(Shown::Peek("main".to_owned()));
     all.push(Shown::Traces);
+    all.push(Shown::Tags);
     let values = Values::Own;
     let intervals = Intervals { interval: 1_000_000, most: 60, values };
     for over in [None, Some(intervals)] {

@@ -206,11 +206,15 @@ fn assert_threads(shown: Vec<(i64, String)>, text: &str, json: &Value, query: &Q
 /// Compares the rows of a page that the renderer of text writes for the terminal, too.
 fn assert_lists(text: &str, json: &Value, query: &Query) -> usize {
     let Some(rows) =
-        ["rows", "functions", "traces"].into_iter().find_map(|key| json[key].as_array())
+        ["rows", "functions", "traces", "tags"].into_iter().find_map(|key| json[key].as_array())
     else {
         assert!(matches!(query.shown, Shown::Header) && text.starts_with("# "), "{query:?}");
         return 1;
     };
+    if rows.is_empty() && query.shown == Shown::Tags {
+        assert_eq!(text, "No sample has a label.\n", "{query:?}");
+        return 1;
+    }
     let lines: Vec<String> = text.lines().map(squeezed).collect();
     let unit = json["type"]["unit"].as_str().unwrap_or("");
     let has_line = |of: &str| lines.iter().any(|line| format!("{line} ").contains(of));
@@ -228,6 +232,15 @@ fn assert_lists(text: &str, json: &Value, query: &Query) -> usize {
                 .map(|key| value_and_share(query, json, row[key].as_i64().unwrap()))
                 .to_vec(),
             Shown::Traces => vec![value_and_share(query, json, row["value"].as_i64().unwrap())],
+            Shown::Tags => {
+                let values = row["values"].as_array().unwrap().iter();
+                let share = |value: i64| view::percent(value, row["total"].as_i64().unwrap());
+                let cells = |value: i64| {
+                    let text = units::shown(value, unit, &query.value_options);
+                    squeezed(&format!("{text} {:.2}%", share(value)))
+                };
+                values.map(|value| cells(value["value"].as_i64().unwrap())).collect()
+            }
             Shown::Coverage => ["total", "self"]
                 .map(|key| {
                     format!("{:.2}% ", view::percent(row[key].as_i64().unwrap(), whole(json)))
