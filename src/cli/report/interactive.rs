@@ -307,6 +307,8 @@ mod tests {
         assert_eq!(rows(Granularity::PACKAGES, &[]), None);
         // Not the lines of the addresses: the page is a table of addresses.
         assert_eq!(rows(Granularity::ADDRESSES, &[]), None);
+        let addresses = Groups { granularity: Granularity::ADDRESSES, labels: Vec::new() };
+        assert_eq!(Rows::from(addresses).name(), "addresses");
     }
 
     #[test]

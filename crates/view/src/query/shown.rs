@@ -162,6 +162,7 @@ impl Groups {
     fn name(&self) -> String {
         let frames = match self.granularity {
             Granularity { package: true, .. } => Some("packages"),
+            Granularity { address: true, .. } => Some("addresses"),
             Granularity { line: true, .. } => Some("lines"),
             Granularity { function: true, .. } => Some("functions"),
             Granularity::FILES => Some("files"),
