@@ -143,6 +143,8 @@ fn view_words(shown: &Shown, usual: &Rows) -> Result<Vec<String>, String> {
         Shown::Tree(Direction::Callers) => vec!["--call-graph=caller".to_owned()],
         Shown::Sandwich(name) => vec![format!("--sandwich={name}")],
         Shown::Peek(regex) => vec![format!("--peek={regex}")],
+        Shown::Traces => vec!["--traces".to_owned()],
+        Shown::Tags => vec!["--tags".to_owned()],
         Shown::Coverage => vec!["--coverage".to_owned()],
         Shown::Quality(_) => vec!["--quality".to_owned()],
         Shown::States(_) => vec!["--states".to_owned()],

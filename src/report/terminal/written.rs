@@ -99,7 +99,7 @@ fn as_text(query: &Query, format: OutputFormat) -> Query {
         _ => {}
     }
     let rows = match query.shown {
-        Shown::Traces if format == OutputFormat::Text => MOST_STACKS,
+        Shown::Traces if format == OutputFormat::WHOLE_TEXT => MOST_STACKS,
         _ => 0,
     };
     query.limits = Limits { rows, ..format.limits(&query.shown) };

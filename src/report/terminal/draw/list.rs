@@ -103,7 +103,7 @@ pub(super) fn draw_row(app: &App, list_row: ListRow<'_>, row: Rect, out: &mut Bu
 }
 
 /// The title of the column of names.
-fn row_title(rows: &Rows) -> &str {
+pub(super) fn row_title(rows: &Rows) -> &str {
     match rows {
         Rows::Functions => "function",
         Rows::Lines => "function and line",
@@ -126,7 +126,7 @@ impl LabelColumns<'_> {
     const MOST_WIDTH: usize = 24;
 
     /// The space behind a column.
-    const GAP: &str = "  ";
+    const GAP: &'static str = "  ";
 
     /// The columns of a table, as wide as the rows that are shown need.
     fn new<'a>(app: &App, table: &'a Table, area: Rect) -> LabelColumns<'a> {
