@@ -16,7 +16,7 @@ use crate::common::{Prof, temp_dir, views};
 use profile::{Builder, Column, LabelSetId, TimeLimits};
 
 /// Sections, and commands that print all that they describe.
-const VIEWS: [(&str, &[&str]); 16] = [
+const VIEWS: [(&str, &[&str]); 18] = [
     (
         "Table: ",
         &[
@@ -36,6 +36,8 @@ const VIEWS: [(&str, &[&str]); 16] = [
         &["report known.pb.gz --json --sandwich foo1", "report known.pb.gz --json --sandwich bar"],
     ),
     ("Callers and callees: ", &["report known.pb.gz --json --peek foo"]),
+    ("Stacks: ", &["report known.pb.gz --json --traces"]),
+    ("Labels: ", &["report odd.pb.gz --json --tags"]),
     ("Call graph: ", &["graph known.pb.gz --json"]),
     ("Flame graph: ", &["flame known.pb.gz --json", "flame known.pb.gz --json --colors kernel"]),
     ("Sandwich as boxes: ", &["flame known.pb.gz --json --sandwich foo1"]),
@@ -161,12 +163,14 @@ fn the_document_has_all_members_and_no_others() {
 }
 
 /// The commands of [`VIEWS`] by their names in the schema, and those of `prof annotate`.
-const IN_SCHEMA: [(&str, &str); 15] = [
+const IN_SCHEMA: [(&str, &str); 17] = [
     ("Table: ", "prof report"),
     ("Call tree: ", "prof report -g"),
     ("Values over time: ", "prof report --over"),
     ("Sandwich: ", "prof report --sandwich"),
     ("Callers and callees: ", "prof report --peek"),
+    ("Stacks: ", "prof report --traces"),
+    ("Labels: ", "prof report --tags"),
     ("Call graph: ", "prof graph"),
     ("Flame graph: ", "prof flame"),
     ("Sandwich as boxes: ", "prof flame --sandwich"),

@@ -36,6 +36,7 @@ pub fn run(data: &[u8]) {
             children: true,
             labels: &labels,
             columns: &columns,
+            width: text::LineWidth::Unlimited,
         };
         let _ = text::write_table(&mut out, &view, &top, &layout);
         let mut table = Vec::new();
