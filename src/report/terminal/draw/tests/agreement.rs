@@ -348,7 +348,9 @@ fn text_json_and_terminal_agree_about_random_queries() {
             some => rows += some,
         }
     }
-    assert!(rows > 2000 && empty < 250, "{rows} rows, {empty} without");
+    // Random filters leave nothing of about half of the queries, more or fewer with each new view: the
+    // rest has to be enough to differ.
+    assert!(rows > 2000 && empty < 300, "{rows} rows, {empty} without");
 }
 
 #[test]
