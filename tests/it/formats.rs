@@ -75,7 +75,7 @@ fn formats_that_cannot_be_read_or_written_are_named() {
     refused("report bad.folded", 1, &["bad.folded: not valid collapsed stacks: line 2: it has no"]);
     refused("report perf.data", 1, &["not in a format that prof reads: it is perf's perf.data; "]);
     refused("report no", 1, &["no: not in a format that prof reads: it looks like text"]);
-    refused("export", 2, &["name the format: --to collapsed (.folded"]);
+    refused("export", 2, &["name the format: --to ", "--to collapsed (.folded"]);
     refused("export -o out.txt", 2, &["out.txt: the name has no format's ending", ".pb.gz"]);
     refused("export -o x.folded --focus nothing", 1, &["nothing to write"]);
     assert!(!dir.path().join("x.folded").exists());
@@ -116,11 +116,26 @@ fn the_text_of_perf_script_collapses_as_with_inferno() {
     let script = "for ((i = 0; i < 300000; i++)); do :; done";
     let perf = |args: &[&str]| {
         let mut command = std::process::Command::new("perf");
-        command.current_dir(&dir).args(args).output().unwrap()
+        command.current_dir(&dir).args(args).stdin(std::process::Stdio::null()).output().unwrap()
     };
-    let record = ["record", "-q", "-F", "499", "-g", "-e", "cpu-clock", "bash", "-c", script];
+    let record = [
+        "record",
+        "-q",
+        "-F",
+        "499",
+        "-g",
+        "-e",
+        "cpu-clock",
+        "-o",
+        "perf.data",
+        "bash",
+        "-c",
+        script,
+    ];
     // perf cannot read some recordings that were made beside another profiler.
-    let texts = (0..10).filter(|_| perf(&record).status.success()).map(|_| perf(&["script"]));
+    let texts = (0..10)
+        .filter(|_| perf(&record).status.success())
+        .map(|_| perf(&["script", "-i", "perf.data"]));
     let text = texts.filter(|out| out.status.success()).map(|out| out.stdout).next();
     let text = text.expect("perf records and prints");
     std::fs::write(dir.path().join("bash.txt"), &text).unwrap();

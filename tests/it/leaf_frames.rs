@@ -128,7 +128,7 @@ fn a_request_is_shown_with_its_device_and_process() {
     assert!(row.contains(&"dd".to_owned()), "{row:?}");
     let function = row.last().unwrap();
     let is_below = |start: &&str| function.trim_start_matches('_').starts_with(*start);
-    assert!(!["blk_", "submit_bio", "virtio"].iter().any(|start| is_below(start)), "{row:?}");
+    assert!(!["blk_", "submit_bio", "virtio"].iter().any(is_below), "{row:?}");
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn names_are_shortened_where_a_terminal_has_no_room() {
     let text = table(LineWidth::Columns(70));
     assert!(text.contains('…') && !wide(&text, 70), "{text}");
     // On a very narrow one, enough to read something.
-    assert_eq!(table(LineWidth::Columns(10)), table(LineWidth::Columns(66)));
+    assert_eq!(table(LineWidth::Columns(10)), table(LineWidth::Columns(63)));
     let mut view = View::new(&profile, 0, Granularity::FUNCTION);
     let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
     let written = |width| {

@@ -336,7 +336,7 @@ fn text_json_and_terminal_agree_about_every_view_of_every_profile() {
 
 #[test]
 fn text_json_and_terminal_agree_about_random_queries() {
-    let (mut random, mut of_values) = (Random(20_261_127), Random(20_261_128));
+    let (mut random, mut of_values) = (Random(20_261_129), Random(20_261_128));
     let (mut rows, mut empty) = (0, 0);
     let profiles = profiles();
     for _ in 0..500 {
@@ -348,9 +348,7 @@ fn text_json_and_terminal_agree_about_random_queries() {
             some => rows += some,
         }
     }
-    // Random filters leave nothing of about half of the queries, more or fewer with each new view: the
-    // rest has to be enough to differ.
-    assert!(rows > 2000 && empty < 300, "{rows} rows, {empty} without");
+    assert!(rows > 2000 && empty < 250, "{rows} rows, {empty} without");
 }
 
 #[test]
