@@ -60,7 +60,7 @@ pub struct FilterArgs {
     #[arg(id = "fold_inlined", long = "no-inlines", help_heading = "View")]
     pub no_inlines: bool,
 
-    /// Show all leaf frames, also those of the scheduler, block layer and allocators
+    /// Show all leaf frames, also of the scheduler, locks and allocators
     ///
     /// Otherwise they are left out, and their callers have their values: of wall time the kernel's
     /// scheduler, of lock waits the functions of locks, of block I/O the kernel's block layer, and of

@@ -168,7 +168,8 @@ pub struct Args {
 
     /// Write the samples that pass the filters to FILE, as a profile
     #[arg(short, long, value_name = "FILE", help_heading = "Output",
-          conflicts_with_all = ["json", "header", "header_only", "call_graph"])]
+          conflicts_with_all = ["json", "header", "header_only", "call_graph", "traces", "tags",
+                                "relative_percentages", "divide_by", "unit", "mean"])]
     output: Option<PathBuf>,
 
     /// Print text also on a terminal, where the views are interactive otherwise

@@ -78,7 +78,8 @@ pub fn reason(error: &QueryError) -> String {
             "--states reports threads: use --sort total or name".to_owned()
         }
         QueryError::HasOwnRows(OwnRows::Tags) => {
-            "--tags prints labels: leave out --sort; --sort KEY alone prints a table of one label"
+            "--tags prints labels: leave out --sort and --granularity; --sort KEY alone prints a \
+             table of one label"
                 .to_owned()
         }
         QueryError::HasOwnRows(OwnRows::Traces) => {
@@ -129,8 +130,8 @@ pub fn wrong_filter(added: &AddedFilter, error: &FilterError) -> String {
     }
 }
 
-/// Writes the answer to a query, source from the places that the profile has; `file`: the profile's file as a word of a shell, if it is a single
-/// one.
+/// Writes the answer to a query, source from the places that the profile has; `file`: the profile's
+/// file as a word of a shell, if it is a single one.
 pub fn write(
     out: &mut dyn Write,
     answer: &Answer,

@@ -28,8 +28,12 @@ pub fn lines(view: &View) -> Vec<String> {
     }
     if view.kept_total != view.total {
         let kept = values::text(view, view.kept_total);
-        let share = percent(view.kept_total, view.total);
-        total.push_str(&format!(", of which the filter keeps {kept} ({share:.2}%)"));
+        if view.has_means() {
+            total.push_str(&format!("; of what the filter keeps: {kept}"));
+        } else {
+            let share = percent(view.kept_total, view.total);
+            total.push_str(&format!(", of which the filter keeps {kept} ({share:.2}%)"));
+        }
         if view.value_options.percent_of == PercentOf::Kept {
             total.push_str("; percentages are of what it keeps");
         }
@@ -213,7 +217,8 @@ fn range(profile: &Profile, words: impl Fn(i64) -> String) -> String {
 /// Ratio of a time to the duration: `123%` means 1.23 busy CPUs on average.
 fn share_of_duration(view: &View) -> Option<String> {
     let duration = view.profile.duration_nanos;
-    (view.unit() == "nanoseconds" && duration > 0 && !view.has_means())
+    let is_whole = view.value_options.divide_by == 1.0;
+    (view.unit() == "nanoseconds" && duration > 0 && !view.has_means() && is_whole)
         .then(|| format!("{:.1}% of the duration", percent(view.total, duration)))
 }
 

@@ -129,7 +129,13 @@ fn stacks_have_labels_and_limits() {
     }
     assert!(!text.contains("two"), "{text}");
     let first = &json(dir.path(), "report --traces -n 1", file)["traces"][0];
-    assert_eq!(first["labels"], serde_json::json!({"thread": "one", "size": 8192}));
+    assert_eq!(
+        first["labels"],
+        serde_json::json!([
+            {"key": "thread", "value": "one"},
+            {"key": "size", "value": 8192},
+        ])
+    );
     assert_eq!((&first["value"], &first["times_micros"]), (&5_000_000.into(), &Value::Null));
     Prof::new(&dir, "report --traces --sort thread").arg(file).run().refused(2, &["--traces"]);
 }

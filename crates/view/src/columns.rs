@@ -62,6 +62,20 @@ pub struct ColumnRequest {
     pub quotients: Vec<Quotient>,
 }
 
+impl ColumnRequest {
+    /// The sample types of all columns.
+    pub fn all_types(&self) -> Vec<usize> {
+        let ratio = |quotient: &Quotient| [quotient.numerator, quotient.denominator];
+        let column = |column: &TableColumn| match column {
+            TableColumn::Value { type_index, .. } => vec![*type_index],
+            TableColumn::Ratio { quotient, .. } => ratio(quotient).to_vec(),
+        };
+        let columns = self.columns.iter().flat_map(column);
+        let ratios = self.quotients.iter().flat_map(ratio);
+        self.types.iter().copied().chain(columns).chain(ratios).collect()
+    }
+}
+
 /// The values of one sample type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeColumn {

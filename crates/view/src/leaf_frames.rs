@@ -2,6 +2,7 @@
 //! each allocation in an allocator. They are folded into their callers.
 
 mod allocators;
+mod arch;
 mod folding;
 mod functions;
 

@@ -329,9 +329,9 @@ impl<'a> View<'a> {
         }
         let width = self.profile.sample_types.len().max(1);
         let count = self.profile.values.iter().step_by(width);
-        let count = count.fold(0i64, |sum, &value| sum.saturating_add(value));
+        let count = count.fold(0i64, |sum, value| sum.saturating_add(value.saturating_abs()));
         let all = self.profile.unfiltered.as_ref().and_then(|all| all.types.first());
-        self.total = mean::mean(self.total, all.map_or(count, |first| first.sum));
+        self.total = mean::mean(self.total, all.map_or(count, |first| first.magnitude));
         self.kept_total = mean::mean(self.kept_total, count);
     }
 

@@ -214,7 +214,7 @@ impl Query {
         let has_all_frames = match self.shown {
             Shown::Sandwich(_) | Shown::SandwichFlame { .. } => true,
             Shown::Peek(_) | Shown::Source(_) => true,
-            Shown::Coverage | Shown::Header | Shown::Threads => true,
+            Shown::Coverage | Shown::Header | Shown::Threads | Shown::Traces => true,
             // Rows of labels alone have no frames.
             Shown::Table(_) if self.granularity() == Granularity::NONE => true,
             _ => !self.folds_leaf_frames,
@@ -222,11 +222,11 @@ impl Query {
         let folded = |index| LeafFrames::for_type(profile, index).filter(|_| !has_all_frames);
         let leaves = folded(self.type_index)?;
         // Those of one type would be those of the others, too.
-        let types: &[usize] = match &self.shown {
-            Shown::Table(table) => &table.columns.types,
-            _ => &[],
+        let types = match &self.shown {
+            Shown::Table(table) => table.columns.all_types(),
+            _ => Vec::new(),
         };
-        types.iter().all(|&index| folded(index) == Some(leaves)).then_some(leaves)
+        types.into_iter().all(|index| folded(index) == Some(leaves)).then_some(leaves)
     }
 
     /// Fails if the view cannot have these frames or groups.

@@ -7,7 +7,10 @@ use super::super::source::ProfileSource;
 use super::Args;
 use super::interactive::page_query;
 use profile::{Profile, label};
-use view::query::{AddedFilter, Column, Order, Query, Rows, Shown, ShownFlame, Table};
+use view::query::{
+    AddedFilter, Column, Order, PercentOf, Query, Rows, Shown, ShownFlame, Statistic, Table,
+    ValueOptions,
+};
 use view::{Condition, Direction, Granularity, TimeRange};
 
 /// The options that all pages of a run have in common.
@@ -40,8 +43,11 @@ impl CommandOptions {
     /// The lines about a page: its command, and what differs. Fails with one line, if there is no
     /// command that shows the same numbers.
     pub(super) fn lines(&self, profile: &Profile, query: &Query) -> Result<Vec<String>, String> {
-        if self.files.iter().any(|file| file == "-") {
+        if self.files.iter().any(|file| is_pipe(file)) {
             return Err("the profile was read from a pipe: no command reads it again".to_owned());
+        }
+        if self.files.iter().chain(&self.options).any(|word| word.contains('\u{fffd}')) {
+            return Err("the name of a file is not UTF-8, so it cannot be shown".to_owned());
         }
         let (is_flame, is_ordered) =
             (matches!(query.shown, Shown::Flame(_)), query.shown == plain_order(&query.shown));
@@ -62,6 +68,7 @@ impl CommandOptions {
         if query.folds_inlined {
             words.push("--no-inlines".to_owned());
         }
+        words.extend(value_words(&query.value_options));
         for AddedFilter { condition, value } in &wanted.filters {
             words.push(format!("--{}={value}", condition.name()));
         }
@@ -79,6 +86,24 @@ impl CommandOptions {
         let notes = notes.map(|(note, _)| note.to_owned());
         Ok([command.join(" ")].into_iter().chain(notes).collect())
     }
+}
+
+/// True if another process cannot read this file again.
+fn is_pipe(file: &str) -> bool {
+    let begins = ["/dev/fd/", "/dev/stdin", "/proc/self/fd/", "/proc/thread-self/"];
+    file == "-" || begins.iter().any(|begin| file.starts_with(begin))
+}
+
+/// The options of values and percentages.
+fn value_words(options: &ValueOptions) -> Vec<String> {
+    let ValueOptions { percent_of, statistic, divide_by, unit } = options;
+    let words = [
+        (*percent_of == PercentOf::Kept).then(|| "--relative-percentages".to_owned()),
+        (*statistic == Statistic::Mean).then(|| "--mean".to_owned()),
+        (*divide_by != 1.0).then(|| format!("--divide-by={divide_by}")),
+        unit.map(|unit| format!("--unit={}", unit.name())),
+    ];
+    words.into_iter().flatten().collect()
 }
 
 /// The page that the words of a command line show; `None`: they are wrong, or print text.
@@ -289,6 +314,27 @@ mod tests {
     }
 
     #[test]
+    fn the_usual_pages_have_commands() {
+        let profile = view::testing::states();
+        let command = |query: &Query| options(&[]).lines(&profile, query).unwrap().remove(0);
+        let values = ValueOptions {
+            percent_of: PercentOf::Kept,
+            statistic: Statistic::Mean,
+            divide_by: 2.5,
+            unit: view::query::ShownUnit::parse("us"),
+        };
+        let usual = Query::new(Shown::table(Rows::usual(&profile, 0)));
+        assert_eq!(command(&usual), r"prof report 'it'\''s a file'");
+        let functions = Query::new(Shown::functions());
+        assert!(command(&functions).contains(" --sort=symbol,binary "), "{}", command(&functions));
+        let whole = Query { folds_leaf_frames: false, value_options: values, ..usual };
+        let words = "--all-frames";
+        assert!(command(&whole).contains(words), "{}", command(&whole));
+        let words = "--relative-percentages --mean --divide-by=2.5 --unit=us";
+        assert!(command(&whole).contains(words), "{}", command(&whole));
+    }
+
+    #[test]
     fn a_page_without_a_command_has_its_reason() {
         let profile = view::testing::answers();
         let reason = |query: &Query| options(&[]).lines(&profile, query).unwrap_err();
@@ -301,8 +347,13 @@ mod tests {
         assert!(reason(&twice).contains("one filter focus"), "{}", reason(&twice));
         let header = Query::new(Shown::Header);
         assert_eq!(reason(&header), "this page is that of prof report --header-only");
-        let piped = CommandOptions { files: vec!["-".to_owned()], options: Vec::new() };
-        assert!(piped.lines(&profile, &Query::default()).is_err());
+        for (file, reason) in
+            [("-", "from a pipe"), ("/dev/fd/63", "from a pipe"), ("caf\u{fffd}.pb", "not UTF-8")]
+        {
+            let other = CommandOptions { files: vec![file.to_owned()], options: Vec::new() };
+            let found = other.lines(&profile, &Query::default()).unwrap_err();
+            assert!(found.contains(reason), "{file}: {found}");
+        }
         let flame = Query { type_index: 1, ..Query::new(Shown::flame(Direction::Callers)) };
         let lines = options(&["--demangle=short"]).lines(&profile, &flame).unwrap();
         let command = r"prof report --demangle=short --call-graph=caller 'it'\''s a file'";

@@ -127,7 +127,12 @@ fn draw_top(app: &App, area: Rect, out: &mut Buffer) {
             let percent = view::percent(facts.kept, facts.total);
             let is_whole = facts.value_options.percent_of == PercentOf::Kept;
             let whole = if is_whole { ", here 100%" } else { "" };
-            text += &format!(" of {} ({percent:.1}%{whole})", facts.value(facts.total));
+            let all = facts.value(facts.total);
+            text += &if is_mean {
+                format!(" ({all} without filters{whole})")
+            } else {
+                format!(" of {all} ({percent:.1}%{whole})")
+            };
         }
     }
     let difference = match page.model.as_deref() {

@@ -152,11 +152,9 @@ const HELP: &[Binding] = &[
     binding("l Right, h Left", "expand and collapse the row, or move the text"),
     binding("e c", "expand all below the row, collapse all"),
     binding("1 or f", "functions, with the labels that matter to the sample type"),
-    binding("2 or t", "call tree"),
-    binding("3 or r", "callers of functions"),
+    binding("2 or t, 3 or r", "call tree; callers of functions"),
     binding("4 or F", "flame graph"),
-    binding("5 to 9", "lines, binaries, processes, threads, files"),
-    binding("L", "rows by any label (menu)"),
+    binding("5 to 9, L", "lines, binaries, processes, threads, files; rows by any label"),
     binding("a", "source of the selected function; there, assembly"),
     binding("Tab, Shift-Tab", "in source: next hottest line, and back (also H)"),
     binding("S", "sandwich: its callers and its callees"),
@@ -165,25 +163,22 @@ const HELP: &[Binding] = &[
     binding("C Q i", "coverage, quality, header"),
     binding("s, < >", "sort by the next column, the one to the left or right"),
     binding("R", "reverse the order; turn a flame graph upside down"),
-    binding("z A", "collapse recursion in trees, or not; show all leaf frames, or not"),
-    binding("T", "next sample type"),
-    binding("%", "percentages of what passes the filters, or of the whole profile"),
+    binding("z A", "collapse recursion; show all leaf frames, or leave them out"),
+    binding("T %", "next sample type; percentages of what passes filters, or all"),
     binding("+ - x d", "filter by the selected row: focus, ignore, hide, binary"),
     binding("&", "type a filter: CONDITION=VALUE; Tab: next condition"),
     binding("u U", "remove the last filter, choose one to remove"),
     binding("/ n N", "search, next match, previous match"),
     binding("Backspace, [ ]", "back and forward in the history (also Alt-arrows)"),
-    binding("y Y", "copy the name; show the command of the page, to copy it"),
-    binding("w", "write the view to a file; the name's end is its format"),
-    binding("Esc", "cancel; in a flame graph: zoom out"),
-    binding("? q", "this help, quit"),
+    binding("y Y w", "copy the name, show the page's command, write it to a file"),
+    binding("Esc ? q", "cancel or zoom out, this help, quit"),
 ];
 
 /// Keys of a recording that goes on.
 const LIVE_HELP: &[Binding] = &[
     binding("p", "pause the views, or go on; the recording goes on"),
     binding("E", "record other data: wall, lock, -e page-faults, -T wall -F 999"),
-    binding("W", "next window: last second, last 10 s, all with a half-life of 30 s"),
+    binding("W", "next window: last second, 10 s, all with a half-life of 30 s"),
 ];
 
 /// The help of a file, or of a recording that goes on.
@@ -293,4 +288,19 @@ fn view(key: char) -> Option<ViewKey> {
         'i' => ViewKey::Header,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The title and the keys of the help take two lines.
+    #[test]
+    fn the_help_fits_a_screen() {
+        for is_live in [false, true] {
+            assert!(help(is_live).count() + 2 <= 32);
+            let widest = help(is_live).map(|line| line.action.chars().count()).max().unwrap();
+            assert!(widest <= 80 - 18, "{widest}");
+        }
+    }
 }

@@ -63,11 +63,42 @@ pub fn rendered(context: &Context, query: &Query) -> Result<Vec<String>, String>
 
 /// The lines of a page of this part.
 pub fn render(context: &Context, part: &Part, query: &Query) -> Result<Vec<String>, String> {
-    let mut out = Vec::new();
-    write(context, part, query, OutputFormat::WHOLE_TEXT, &mut out)
-        .map_err(|error| error.to_string())?;
-    let text = String::from_utf8_lossy(&out);
-    Ok(text.lines().map(|line| sys::printed::line(line).into_owned()).collect())
+    let mut out = Bounded { text: Vec::new(), is_full: false };
+    let written = write(context, part, query, OutputFormat::WHOLE_TEXT, &mut out);
+    if !out.is_full {
+        written.map_err(|error| error.to_string())?;
+    }
+    let text = String::from_utf8_lossy(&out.text);
+    let mut lines: Vec<String> =
+        text.lines().map(|line| sys::printed::line(line).into_owned()).collect();
+    if out.is_full {
+        lines.push("… the rest is beyond 4 MiB of text; --stdio prints it".to_owned());
+    }
+    Ok(lines)
+}
+
+/// Most bytes of a page of text.
+const MOST_TEXT: usize = 4 << 20;
+
+/// The begin of a text.
+struct Bounded {
+    text: Vec<u8>,
+    is_full: bool,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.is_full |= self.text.len() + bytes.len() > MOST_TEXT;
+        if self.is_full {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes a page of this part, as `prof report` does.
@@ -76,7 +107,7 @@ pub fn write(
     part: &Part,
     query: &Query,
     format: OutputFormat,
-    out: &mut Vec<u8>,
+    out: &mut dyn io::Write,
 ) -> io::Result<()> {
     let query = &as_text(query, format);
     let answer = context.answer(part, query).map_err(io::Error::other)?;
@@ -104,4 +135,18 @@ fn as_text(query: &Query, format: OutputFormat) -> Query {
     };
     query.limits = Limits { rows, ..format.limits(&query.shown) };
     query
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_page_of_text_has_a_limit() {
+        let mut out = Bounded { text: Vec::new(), is_full: false };
+        let line = [b'x'; 1 << 16];
+        let written = (0..100).take_while(|_| out.write_all(&line).is_ok()).count();
+        assert_eq!((written, out.is_full, out.text.len()), (64, true, MOST_TEXT));
+    }
 }

@@ -38,7 +38,8 @@ pub struct Head<'a> {
     pub shown_type: Option<TypeAnswer<'a>>,
     /// All sample types.
     pub types: Vec<TypeAnswer<'a>>,
-    /// Sum of the magnitudes of all values before the filter.
+    /// Sum of the magnitudes of all values before the filter, or their mean, divided as the members
+    /// below say.
     pub total: i64,
     /// The same after it.
     pub kept: i64,

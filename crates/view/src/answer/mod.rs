@@ -38,7 +38,7 @@ pub use table::{
 };
 pub use tags::{TagAnswer, TagValueAnswer, TagsAnswer};
 pub use threads::{GroupAnswer, StatesAnswer, StatesRow, ThreadAnswer, ThreadsAnswer};
-pub use traces::{TraceAnswer, TracesAnswer};
+pub use traces::{TraceAnswer, TraceLabelAnswer, TracesAnswer};
 pub use trees::{
     EdgeAnswer, GraphAnswer, GraphNodeAnswer, NodeAnswer, PeekAnswer, PeekRow, PeekedAnswer,
     SandwichAnswer, TreeAnswer,

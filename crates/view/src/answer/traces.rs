@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::table::LabelAnswer;
-use super::{FrameAnswer, Head, List, Members};
+use super::{FrameAnswer, Head, List};
 use crate::{Trace, Traces, View};
 
 /// Stacks.
@@ -25,8 +25,8 @@ pub struct TracesAnswer<'a> {
 pub struct TraceAnswer<'a> {
     /// Its value.
     pub value: i64,
-    /// Its labels.
-    pub labels: Members<LabelAnswer<'a>>,
+    /// Its labels; there may be several with one key.
+    pub labels: Vec<TraceLabelAnswer<'a>>,
     /// The times among which its value is divided, in microseconds since the begin of the
     /// recording; `None` if they are not known.
     pub times_micros: Option<Vec<u64>>,
@@ -34,18 +34,28 @@ pub struct TraceAnswer<'a> {
     pub frames: Vec<FrameAnswer<'a>>,
 }
 
+/// A label of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TraceLabelAnswer<'a> {
+    /// Its key.
+    pub key: &'a str,
+    /// Its value.
+    pub value: LabelAnswer<'a>,
+}
+
 impl<'a> TracesAnswer<'a> {
     /// Stacks of a view, whose profile begins `start` microseconds after the recording.
     pub fn new(view: &'a View<'a>, traces: &'a Traces, start: u64) -> TracesAnswer<'a> {
         let trace = move |trace: &Trace| {
-            let labels = trace.labels(view).iter().map(|label| {
-                let key = view.profile.str(label.key).to_owned();
-                (key, LabelAnswer::new(view.profile, label.value))
+            let labels = trace.labels(view).iter().map(|label| TraceLabelAnswer {
+                key: view.profile.str(label.key),
+                value: LabelAnswer::new(view.profile, label.value),
             });
             let times = trace.times(view).iter().map(|&time| time.saturating_add(start));
             TraceAnswer {
                 value: view.shown(trace.value),
-                labels: Members(labels.collect()),
+                labels: labels.collect(),
                 times_micros: Some(times.collect()).filter(|times: &Vec<u64>| !times.is_empty()),
                 frames: trace.frames(view).map(|frame| FrameAnswer::new(view, frame)).collect(),
             }

@@ -1,5 +1,6 @@
 //! The functions of the scheduler, of the block layer, of locks and of allocators, by name.
 
+use super::arch;
 use crate::filter::without_parameters;
 use crate::lock_functions::without_arguments;
 
@@ -10,7 +11,6 @@ const SCHEDULER: &[&str] = &[
     "schedule_",
     "preempt_schedule",
     "io_schedule",
-    "arm64_preempt_schedule",
     "sched_submit_work",
     "poll_schedule_timeout",
     "cond_resched",
@@ -45,17 +45,11 @@ const SCHEDULER: &[&str] = &[
 const SCHEDULER_EXACTLY: &[&str] = &["schedule", "down", "up"];
 
 /// The scheduling functions in which waits begin.
-const SLEEP: &[&str] = &[
-    "schedule_",
-    "preempt_schedule",
-    "arm64_preempt_schedule",
-    "io_schedule",
-    "poll_schedule_timeout",
-    "wait_woken",
-];
+const SLEEP: &[&str] =
+    &["schedule_", "preempt_schedule", "io_schedule", "poll_schedule_timeout", "wait_woken"];
 
 /// Functions between a scheduling function and the code that an interrupt or a system call preempts,
-/// on x86-64 and AArch64, from Linux 4.14 on.
+/// from Linux 4.14 on, in addition to those of an [architecture](arch::PREEMPTION).
 const PREEMPTION: &[&str] = &[
     "exit_to_user_mode",
     "exit_to_usermode_loop",
@@ -67,37 +61,6 @@ const PREEMPTION: &[&str] = &[
     "irqentry_exit",
     "syscall_exit_to_user_mode",
     "raw_irqentry_exit_cond_resched",
-    "asm_sysvec_",
-    "sysvec_",
-    "asm_common_interrupt",
-    "common_interrupt",
-    "asm_exc_",
-    "exc_page_fault",
-    "el0_irq",
-    "el0_da",
-    "el0_ia",
-    "el0_interrupt",
-    "el1_irq",
-    "el1_interrupt",
-    "el0t_64_irq",
-    "el1h_64_irq",
-];
-
-/// Functions from a system call's entry to the part that does its work.
-const SYSTEM_CALL: &[&str] = &[
-    "do_syscall_64",
-    "entry_SYSCALL_64",
-    "x64_sys_call",
-    "entry_SYSENTER",
-    "entry_INT80",
-    "do_fast_syscall_32",
-    "do_SYSENTER_32",
-    "do_int80",
-    "ia32_sys_call",
-    "do_el0_svc",
-    "el0_svc",
-    "el0t_64_sync",
-    "invoke_syscall",
 ];
 
 /// The kernel's spin locks, and the waits of futexes.
@@ -113,9 +76,6 @@ const KERNEL_LOCKS: &[&str] = &[
     "resilient_",
     "futex_",
     "do_futex",
-    "x64_sys_futex",
-    "arm64_sys_futex",
-    "ia32_sys_futex",
     "se_sys_futex",
     "do_sys_futex",
 ];
@@ -152,29 +112,30 @@ const BLOCK_LAYER: &[&str] = &[
 /// True for a function of the kernel's scheduler.
 pub(super) fn is_scheduler(name: &str) -> bool {
     let name = kernel_name(name);
-    SCHEDULER_EXACTLY.contains(&name) || starts(name, SCHEDULER)
+    SCHEDULER_EXACTLY.contains(&name) || starts(name, SCHEDULER) || is_in(name, &arch::SCHEDULER)
 }
 
 /// True for the function of the kernel's scheduler that a thread calls to wait.
 pub(super) fn is_sleep(name: &str) -> bool {
     let name = kernel_name(name);
-    name == "schedule" || starts(name, SLEEP)
+    name == "schedule" || starts(name, SLEEP) || is_in(name, &arch::SCHEDULER)
 }
 
 /// True for a function of the kernel between the scheduler and the code that was preempted.
 pub(super) fn is_preemption(name: &str) -> bool {
     let name = kernel_name(name);
-    starts(name, PREEMPTION) || starts(name, SYSTEM_CALL)
+    starts(name, PREEMPTION) || is_in(name, &arch::PREEMPTION) || is_in(name, &arch::SYSTEM_CALL)
 }
 
 /// True for a function of the kernel that belongs to a lock.
 pub(super) fn is_kernel_lock(name: &str) -> bool {
-    starts(kernel_name(name), KERNEL_LOCKS)
+    let name = kernel_name(name);
+    starts(name, KERNEL_LOCKS) || is_in(name, &arch::FUTEX)
 }
 
 /// True for the entry of a system call.
 pub(super) fn is_system_call(name: &str) -> bool {
-    starts(kernel_name(name), SYSTEM_CALL)
+    is_in(kernel_name(name), &arch::SYSTEM_CALL)
 }
 
 /// True for a function of the kernel that handles a request of a block device.
@@ -191,6 +152,11 @@ fn kernel_name(name: &str) -> &str {
 /// True for a function that makes a system call for a lock, or parks a thread for one.
 pub(super) fn is_below_lock(name: &str) -> bool {
     ["futex", "syscall", "park", "Park"].iter().any(|part| name.contains(part))
+}
+
+/// True if a name begins as one of these of an architecture.
+fn is_in(name: &str, beginnings: &[&[&str]]) -> bool {
+    beginnings.iter().any(|beginnings| starts(name, beginnings))
 }
 
 pub(super) fn starts(name: &str, starts: &[&str]) -> bool {

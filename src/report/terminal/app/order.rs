@@ -70,13 +70,15 @@ impl App {
     /// Shows all leaf frames, or leaves out those of the sample type.
     pub(super) fn all_frames(&mut self) -> Vec<Command> {
         let query = self.page().query.clone();
-        let folds_leaf_frames = !query.folds_leaf_frames;
-        let message = if folds_leaf_frames {
-            "leaf frames of the scheduler, locks, block layer and allocators are left out"
-        } else {
-            "all leaf frames are shown"
+        let Some(profile) = &self.profile else { return Vec::new() };
+        let folded = Query { folds_leaf_frames: true, ..query.clone() };
+        let Some(leaves) = folded.naming(profile).folds else {
+            return self.refuse("this page has all frames");
         };
-        self.show_message(message.to_owned());
+        let folds_leaf_frames = !query.folds_leaf_frames;
+        let name = leaves.name();
+        let are = if folds_leaf_frames { "left out" } else { "shown" };
+        self.show_message(format!("leaf frames are {are}: {name}"));
         self.visit(Query { folds_leaf_frames, ..query })
     }
 

@@ -140,6 +140,7 @@ impl App {
     fn edited(&mut self, request: InputRequest) {
         let Some(prompt) = &mut self.prompt else { return };
         match request {
+            InputRequest::Yank if prompt.input.value().len() >= MAX_TYPED => {}
             InputRequest::InsertChar(c)
                 if c.is_control() || prompt.input.value().len() >= MAX_TYPED => {}
             InputRequest::DeletePrevChar if prompt.input.value().is_empty() => self.prompt = None,

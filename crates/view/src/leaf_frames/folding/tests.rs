@@ -249,6 +249,11 @@ fn values_of_several_types_fold_what_all_of_them_fold() {
         let query = Query { type_index: types[0], ..Query::new(Shown::Table(table)) };
         Part::new(profile.clone(), &query, &Cancel::default()).unwrap().folded
     };
+    let mut ratio = Table::new(Rows::Functions, Order::by(query::Column::SelfValue));
+    ratio.columns.types = vec![0];
+    ratio.columns.quotients = vec![crate::Quotient { numerator: 0, denominator: 2 }];
+    let query = Query::new(Shown::Table(ratio));
+    assert_eq!(query.naming(&profile).folds, None);
     assert_eq!(folded(&[0, 1]), Some(LeafFrames::Allocator));
     assert_eq!(folded(&[0, 2]), None);
     assert_eq!(folded(&[2, 0]), None);
