@@ -22,7 +22,7 @@ use crate::error::ReadError;
 use crate::lines::Lines;
 use crate::unpacked::{text, whole_lines};
 use crate::{Format, Writer};
-use parse::{Header, TextFrame, frame, header, source_line};
+use parse::{Header, TextFrame, frame, header, only_frame, source_line};
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -57,7 +57,11 @@ impl Format for PerfScript {
     fn detect(&self, head: &[u8]) -> bool {
         let Some(text) = text(head) else { return false };
         let mut lines = whole_lines(text).filter(|line| !line.starts_with('#'));
-        let Some(first) = lines.next().and_then(header) else { return false };
+        let Some(line) = lines.next() else { return false };
+        let Some(first) = header(line) else { return false };
+        if line.starts_with([' ', '\t']) && !first.is_certain() {
+            return false;
+        }
         match lines.next() {
             Some(line) if line.starts_with([' ', '\t']) => {
                 frame(line).is_some_and(|frame| frame.address.is_some()) || first.time.is_some()
@@ -118,6 +122,12 @@ struct Reader {
     inlined: Inlined,
     /// The last frame, for its source line.
     last: Option<LastFrame>,
+    /// Whether the sample has a frame with an address.
+    has_address: bool,
+    /// What follows the event of the open sample.
+    rest: String,
+    /// Whether the last record was no sample: its other lines are left out.
+    is_other_record: bool,
     /// Names of processes: the last names of their first threads.
     processes: FxHashMap<i64, Box<str>>,
 }
@@ -132,22 +142,44 @@ impl Reader {
     fn line(&mut self, line: &str) -> Result<(), String> {
         if line.trim().is_empty() {
             self.end_sample();
-        } else if line.starts_with('#') {
-        } else if line.starts_with([' ', '\t']) && self.open.is_some() {
-            // Another line with details of the sample is no frame.
-            if let Some((file, number)) = source_line(line) {
-                self.set_source(file, number);
-            } else if let Some(frame) = frame(line) {
-                self.frame(&frame);
-            }
-        } else {
-            self.end_sample();
-            let Some(header) = header(line) else {
-                return Err("it is neither a sample (COMMAND PID TIME: EVENT:) nor a frame".into());
-            };
+            return Ok(());
+        }
+        if line.starts_with('#') {
+            return Ok(());
+        }
+        let is_indented = line.starts_with([' ', '\t']);
+        let is_within = is_indented && (self.open.is_some() || self.is_other_record);
+        // The lines of samples without a stack are indented, too.
+        let header = header(line).filter(|header| !is_within || header.is_certain());
+        if header.is_none() && is_within {
+            self.detail(line);
+            return Ok(());
+        }
+        self.end_sample();
+        let Some(header) = header else {
+            return Err("it is neither a sample (COMMAND PID TIME: EVENT:) nor a frame".into());
+        };
+        self.is_other_record = header.is_other_record();
+        if !self.is_other_record {
             self.begin_sample(&header)?;
         }
         Ok(())
+    }
+
+    /// Reads a line of the open sample, if there is one.
+    fn detail(&mut self, line: &str) {
+        if self.open.is_none() {
+            return;
+        }
+        if let Some((file, number)) = source_line(line) {
+            self.set_source(file, number);
+        } else if let Some(frame) = frame(line) {
+            // After an address, a line without one is the place of code whose source is not known.
+            let is_place = frame.address.is_none() && frame.binary.is_none() && !frame.is_inlined;
+            if !(is_place && self.has_address) {
+                self.frame(&frame);
+            }
+        }
     }
 
     fn begin_sample(&mut self, header: &Header<'_>) -> Result<(), String> {
@@ -157,9 +189,7 @@ impl Reader {
         };
         let labels = self.labels(header);
         self.open = Some(OpenSample { labels, value, time: header.time });
-        if let Some(frame) = frame(header.rest).filter(|frame| frame.address.is_some()) {
-            self.frame(&frame);
-        }
+        self.rest.push_str(header.rest.trim());
         Ok(())
     }
 
@@ -172,17 +202,27 @@ impl Reader {
                 return Err(format!("there are more than {EVENTS} events"));
             }
             None => {
-                let is_clock =
-                    ["cpu-clock", "task-clock"].contains(&name.split(':').next().unwrap_or(name));
-                let column = match period {
-                    Some(_) if is_clock => self.all.add_type("cpu", "nanoseconds"),
-                    _ => self.all.add_type(name, "count"),
-                };
+                let column = self.add_type(name, period.is_some());
                 self.events.push(Event { name: name.into(), column });
                 column
             }
         };
         Ok(ColumnValue { column, value: period.unwrap_or(1) })
+    }
+
+    /// Adds the sample type of an event, whose name differs from those before.
+    fn add_type(&mut self, event: &str, has_period: bool) -> usize {
+        let clock = event.split(':').next().unwrap_or(event);
+        let is_time = has_period && ["cpu-clock", "task-clock"].contains(&clock);
+        let unit = if is_time { "nanoseconds" } else { "count" };
+        let names = self.all.profile.type_names();
+        let is_free = |name: &&str| !names.iter().any(|taken| &**taken == *name);
+        let name = match Some("cpu").filter(|_| is_time).filter(is_free) {
+            Some(name) => name.to_owned(),
+            None if is_free(&event) => event.to_owned(),
+            None => format!("event {event}"),
+        };
+        self.all.add_type(&name, unit)
     }
 
     fn labels(&mut self, header: &Header<'_>) -> LabelSetId {
@@ -206,6 +246,7 @@ impl Reader {
 
     fn frame(&mut self, frame: &TextFrame<'_>) {
         let address = frame.address.unwrap_or(0);
+        self.has_address |= frame.address.is_some();
         if !self.inlined.lines.is_empty() && self.inlined.address != address {
             self.end_inlined();
         }
@@ -250,6 +291,15 @@ impl Reader {
 
     fn end_sample(&mut self) {
         let Some(open) = self.open.take() else { return };
+        let rest = std::mem::take(&mut self.rest);
+        if self.stack.is_empty()
+            && self.inlined.lines.is_empty()
+            && let Some(frame) = only_frame(&rest)
+        {
+            self.frame(&frame);
+        }
+        self.rest = rest;
+        self.rest.clear();
         if !self.inlined.lines.is_empty() {
             self.end_inlined();
         }
@@ -259,6 +309,7 @@ impl Reader {
         self.all.add(AddedSample { stack: &self.stack, labels, values: &values, time });
         self.stack.clear();
         self.last = None;
+        self.has_address = false;
     }
 
     fn finish(mut self) -> Profile {

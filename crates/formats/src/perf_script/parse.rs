@@ -3,6 +3,9 @@
 /// Most words between the CPU of a sample and its time.
 const MOST_FLAGS: usize = 4;
 
+/// Fewest digits of an address after other fields.
+const SHORTEST_ADDRESS: usize = 4;
+
 /// The line of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Header<'a> {
@@ -14,8 +17,26 @@ pub(super) struct Header<'a> {
     pub time: Option<u64>,
     pub period: Option<i64>,
     pub event: Option<&'a str>,
-    /// What follows the event: fields of a tracepoint, or the only frame.
+    /// What follows the event: fields of a tracepoint or of memory events, or the only frame.
     pub rest: &'a str,
+}
+
+/// The beginning of the names of records that are no samples, as of mappings and new processes.
+const RECORD: &str = "PERF_RECORD_";
+
+impl Header<'_> {
+    /// Whether it is a record, but no sample (`perf script --show-mmap-events`).
+    pub(super) fn is_other_record(&self) -> bool {
+        self.event.is_some_and(|event| event.starts_with(RECORD))
+            || self.rest.trim_start().starts_with(RECORD)
+    }
+
+    /// Whether a line within a stack can be this, rather than a frame: it has a time, or an event
+    /// and a frame.
+    pub(super) fn is_certain(&self) -> bool {
+        self.time.is_some()
+            || self.event.is_some() && only_frame(self.rest).is_some_and(|f| f.binary.is_some())
+    }
 }
 
 /// The line of a frame.
@@ -38,11 +59,10 @@ fn word(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Parses `COMMAND [PID/]TID [CPU] TIME: PERIOD EVENT: REST`, of which all but the command, the
-/// number and a time or event may be absent.
+/// number and a time or event may be absent. Samples without a stack begin with spaces: perf aligns
+/// their commands to the right.
 pub(super) fn header(line: &str) -> Option<Header<'_>> {
-    if line.starts_with(char::is_whitespace) {
-        return None;
-    }
+    let line = line.trim();
     let mut rest = word(line)?.1;
     // A command may contain numbers.
     while let Some((number, after)) = word(rest) {
@@ -104,8 +124,10 @@ fn fields(text: &str) -> Option<Header<'_>> {
         rest = after;
     }
     header.rest = rest;
-    let is_sample = header.event.is_some() || header.time.is_some() && header.period.is_none();
-    is_sample.then_some(header)
+    let is_complete = header.event.is_some()
+        || header.time.is_some() && header.period.is_none()
+        || header.is_other_record();
+    is_complete.then_some(header)
 }
 
 fn is_number(word: &str) -> bool {
@@ -142,6 +164,37 @@ pub(super) fn frame(line: &str) -> Option<TextFrame<'_>> {
         }
         _ => TextFrame { address, name, binary, is_inlined },
     })
+}
+
+/// Parses the only frame of a sample, in the line of the sample. Memory events (`perf mem`) and
+/// `-F +addr` print the address of the data and other fields before it.
+pub(super) fn only_frame(rest: &str) -> Option<TextFrame<'_>> {
+    let text = rest.trim();
+    let (symbol, binary) = split_binary(text);
+    let (first, after) = word(symbol)?;
+    u64::from_str_radix(first, 16).ok()?;
+    if binary.is_none() {
+        // Without -F +dso.
+        let (name, end) = word(after)?;
+        let is_name = end.trim().is_empty() && u64::from_str_radix(name, 16).is_err();
+        return is_name.then(|| frame(text)).flatten();
+    }
+    // A source of data such as `|OP LOAD|LVL L1 hit|LCK No`, and a weight.
+    let mut fields = symbol.rfind('|').map_or(after, |bar| &symbol[bar + 1..]);
+    let has_source = fields.len() < after.len();
+    while let Some((address, name)) = word(fields) {
+        let is_address = address.len() >= SHORTEST_ADDRESS
+            && u64::from_str_radix(address, 16).is_ok()
+            && !name.trim().is_empty();
+        if is_address {
+            return frame(&text[symbol.len() - fields.len()..]);
+        }
+        if !has_source {
+            break;
+        }
+        fields = name;
+    }
+    frame(text)
 }
 
 /// Splits `SYMBOL (BINARY)`; the binary may contain spaces and parentheses, as in
@@ -206,9 +259,41 @@ mod tests {
         assert_eq!((no_event.time, no_event.event), (Some(1_000_001), None));
         let only = header("a 5 1.0: 7 cycles:  401136 main+0x4 (/bin/a)").unwrap();
         assert_eq!(frame(only.rest).unwrap().name, Some("main"));
-        for line in ["", "a", "a b", "a 5", "to be: or not", "a;b 12", "1 2 3", "a 5 6", " a 5 x:"]
-        {
+        for line in ["", "a", "a b", "a 5", "to be: or not", "a;b 12", "1 2 3", "a 5 6"] {
             assert_eq!(header(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn headers_may_begin_with_spaces() {
+        let line =
+            "            sort  4712 12345.678999:     250000 cycles:P:      55d0 main+0x10 (/s)";
+        let sample = header(line).unwrap();
+        assert_eq!((sample.command, sample.tid, sample.period), ("sort", 4712, Some(250_000)));
+        assert!(sample.is_certain() && !sample.is_other_record());
+        let sample = header("   sort  4712     250000 cycles:P:      55d0 main+0x10 (/s)").unwrap();
+        assert!(sample.is_certain());
+        assert!(!header(" a 5 x:").unwrap().is_certain());
+    }
+
+    #[test]
+    fn the_only_frame_comes_after_all_fields() {
+        let parts = |rest| only_frame(rest).map(|f| (f.address.unwrap_or(0), f.name.unwrap_or("")));
+        let source = "7ffe1234  5080022 |OP LOAD|LVL N/A|SNP N/A|TLB N/A|LCK N/A|BLK  N/A   12  ";
+        for (rest, frame) in [
+            ("   55d0 main+0x10 (/usr/bin/sort)", Some((0x55d0, "main"))),
+            ("   55d0 main+0x10", Some((0x55d0, "main"))),
+            ("   55d0 add (/x)", Some((0x55d0, "add"))),
+            ("   55d0 [unknown] ([unknown])", Some((0x55d0, ""))),
+            ("   55d0 a::operator|(int) (/x)", Some((0x55d0, "a::operator|(int)"))),
+            ("   7ffe1234   55d0 main+0x10 (/usr/bin/sort)", Some((0x55d0, "main"))),
+            (&format!("{source}  55d0 main+0x10 (/usr/bin/sort)"), Some((0x55d0, "main"))),
+            (source, None),
+            ("   7ffe1234", None),
+            ("NR 1 (1, 2)", None),
+            ("", None),
+        ] {
+            assert_eq!(parts(rest), frame, "{rest}");
         }
     }
 

@@ -102,6 +102,82 @@ fn source_lines_belong_to_the_frame_before() {
 }
 
 #[test]
+fn samples_without_stacks_are_lines_that_begin_with_spaces() {
+    let text = "            perf  4711 12345.678901:          1 cycles:P:  ffffffff8106 native_write_msr+0x6 ([kernel.kallsyms])\n\
+                \x20           sort  4712 12345.678999:     250000 cycles:P:      55d0a1b2 main+0x10 (/usr/bin/sort)\n";
+    assert!(PerfScript.detect(text.as_bytes()));
+    let expected = [
+        "tid=4711,thread=perf [1, 1] [0] ffffffff8106 native_write_msr [kernel.kallsyms]",
+        "tid=4712,thread=sort [1, 250000] [98] 55d0a1b2 main /usr/bin/sort",
+    ];
+    assert_eq!(content(&read(text)), expected);
+}
+
+#[test]
+fn samples_with_and_without_stacks_can_alternate() {
+    let p = read(
+        "sort  4712 [001] 12345.678999:     250000 cycles:P: \n\
+         \t            118b work+0x12 (/usr/bin/sort)\n\
+         \x20           sort  4712 [001] 12345.700000:   1 page-faults:      55d0a1b2 main+0x10 (/s)\n\
+         sort  4712 [001] 12345.800000:     250000 cycles:P: \n\n",
+    );
+    let expected = [
+        "tid=4712,thread=sort [1, 0, 1] [21001] 55d0a1b2 main /s",
+        "tid=4712,thread=sort [1, 250000, 0] [0] 118b work /usr/bin/sort",
+        "tid=4712,thread=sort [1, 250000, 0] [121001] ",
+    ];
+    assert_eq!(content(&p), expected);
+}
+
+#[test]
+fn records_that_are_no_samples_are_left_out() {
+    let p = read(
+        "sort  4712 [001] 1.1:     PERF_RECORD_MMAP2 4712/4712: [0x55d0(0x1000) @ 0 fd:00 1 2]: r-xp /usr/bin/sort\n\
+         sort  4712 [001] 1.2: PERF_RECORD_COMM: sort:4712/4712\n\
+         sort  4712 PERF_RECORD_FORK(4712:4712):(4711:4711)\n\
+         sort  4712 1.3: PERF_RECORD_NAMESPACES 4712/4712 - nr_namespaces: 7\n\
+         \t\t[0/net: 3/0xf0000075, 1/uts: 3/0xeffffffe]\n\
+         sort  4712 1.5:     250000 cycles:P: \n\t  118b work+0x12 (/s)\n\n",
+    );
+    assert_eq!(content(&p), ["tid=4712,thread=sort [1, 250000] [0] 118b work /s"]);
+}
+
+#[test]
+fn fields_of_memory_events_are_no_frames() {
+    let fields = "7ffe1234         5080022 N/A|SNP N/A|TLB N/A|LCK N/A";
+    let event = "mem  4712 [001] 12345.7:     250000 cpu/mem-loads,ldlat=30/P:     ";
+    let p = read(&format!("{event}{fields} \n\t            118b work+0x12 (/s)\n\n"));
+    assert_eq!(content(&p), ["tid=4712,thread=mem [1, 250000] [0] 118b work /s"]);
+    let p = read(&format!("{event}{fields} \n\n{event}{fields}  0  55d0 main+0x1 (/s)\n"));
+    let expected =
+        ["", "55d0 main /s"].map(|stack| format!("tid=4712,thread=mem [1, 250000] [0] {stack}"));
+    assert_eq!(content(&p), expected);
+}
+
+#[test]
+fn places_of_code_without_lines_are_no_frames() {
+    let p = read(
+        "sort  4712 [001] 1.5:     250000 cycles:P: \n\
+         \t            118b work+0x12 (/usr/bin/sort)\n  work.c:9\n\
+         \t           2724a __libc_start_call_main+0x7a (/usr/lib/libc.so.6)\n  libc.so.6[2724a]\n\n",
+    );
+    let stack = "118b work@work.c:9 /usr/bin/sort; 2724a __libc_start_call_main /usr/lib/libc.so.6";
+    assert_eq!(content(&p), [format!("tid=4712,thread=sort [1, 250000] [0] {stack}")]);
+    let p = read("a 7 1.5: 3 cycles:\n\tleaf\n\tmain\n\n");
+    assert_eq!(content(&p), ["tid=7,thread=a [1, 3] [0] 0 leaf ; 0 main "]);
+}
+
+#[test]
+fn sample_types_of_events_have_different_names() {
+    let sample = |event: &str| format!("a 7 1.5: 3 {event}:\n\t5 f (/x)\n\n");
+    let events = ["cpu-clock", "task-clock", "cpu-clock:u", "cpu", "samples"];
+    let p = read(&events.map(sample).concat());
+    let names = ["samples", "cpu", "task-clock", "cpu-clock:u", "event cpu", "event samples"];
+    assert_eq!(p.type_names(), names);
+    assert_eq!(p.str(p.sample_types[2].unit), "nanoseconds");
+}
+
+#[test]
 fn inlined_frames_belong_to_the_function_at_their_address() {
     let p = read("a 7 1.5: 3 cycles:\n\t5 in (inlined)\n\t6 main (/x)\n\t7 last (inlined)\n");
     assert_eq!(content(&p), ["tid=7,thread=a [1, 3] [0] 5 in ; 6 main /x; 7 last "]);
