@@ -43,17 +43,16 @@ impl Format for Collapsed {
         &["folded", "collapsed", "stacks"]
     }
 
-    /// True if most lines are stacks, and one of them has two frames.
+    /// True if most lines are stacks, and half of them have two frames.
     fn detect(&self, head: &[u8]) -> bool {
-        let Some(text) = text(head) else { return false };
-        let lines = whole_lines(text).filter(|line| !line.starts_with('#'));
-        let stacks = lines.clone().filter(|line| is_stack(line)).count();
-        2 * stacks > lines.clone().count() && lines.clone().any(|line| line.contains(';'))
-            // A long line that is cut off.
-            || text.len() > HEAD / 2
-                && !text.contains('\n')
-                && text.contains(';')
-                && !text.starts_with(['{', '[', '<'])
+        // A name may be in another encoding.
+        let head = String::from_utf8_lossy(head);
+        let Some(text) = text(head.as_bytes()) else { return false };
+        let lines = whole_lines(text).filter(|line| !is_comment(line));
+        let count = lines.clone().count();
+        let stacks = lines.filter(|line| is_stack(line));
+        let deep = stacks.clone().filter(|line| line.contains(';')).count();
+        2 * stacks.count() > count && 2 * deep >= count || is_long_stack(text)
     }
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {
@@ -63,6 +62,29 @@ impl Format for Collapsed {
     fn writer(&self) -> Option<Writer> {
         Some(write)
     }
+}
+
+/// Whether a text begins with a stack that is longer than it.
+fn is_long_stack(text: &str) -> bool {
+    let mut rest = text;
+    while let Some((line, after)) = rest.split_once('\n') {
+        if !(line.trim().is_empty() || is_comment(line)) {
+            return false;
+        }
+        rest = after;
+    }
+    let Some((first, _)) = rest.split_once(';') else { return false };
+    // The first frame may be `<module>`, `[unknown]` or `{main}`.
+    let is_markup = first.starts_with('<')
+        && ["<?", "<!", "=\"", "</", "><"].iter().any(|markup| first.contains(markup));
+    let inner = first.strip_prefix(['[', '{']).map(str::trim_start);
+    let is_json = inner.is_some_and(|inner| inner.starts_with(['{', '[', '"', ']', '}']));
+    rest.len() > HEAD / 2 && !is_markup && !is_json
+}
+
+/// Whether a line is a comment: the name of a function may begin with `#`.
+fn is_comment(line: &str) -> bool {
+    line.starts_with('#') && (!is_stack(line) || line.starts_with("# ") && !line.contains(';'))
 }
 
 fn is_stack(line: &str) -> bool {
@@ -80,8 +102,7 @@ fn split(line: &str) -> (&str, &str) {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Count {
     Whole(i64),
-    /// With decimals.
-    Rounded(i64),
+    Decimal(f64),
 }
 
 impl Count {
@@ -92,7 +113,7 @@ impl Count {
         let is_number = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b))
             && text.bytes().any(|b| b.is_ascii_digit());
         let number: f64 = text.parse().ok().filter(|_| is_number)?;
-        (number.abs() < i64::MAX as f64).then(|| Count::Rounded(number.round() as i64))
+        (number.abs() < i64::MAX as f64).then_some(Count::Decimal(number))
     }
 }
 
@@ -100,27 +121,24 @@ impl Count {
 ///
 /// # Errors
 ///
-/// The stream cannot be read, a line has no count, or they would take unreasonably much memory.
+/// The stream cannot be read, a line has no count, all counts are 0, the lines have two counts each,
+/// or they would take unreasonably much memory.
 pub fn read(input: &mut dyn Read) -> Result<Profile, ReadError> {
     let mut lines = Lines::new(COLLAPSED, input)?;
     let mut reader = Reader::new();
-    let mut rounded = 0u64;
+    let mut sums = Sums::default();
     while let Some(line) = lines.next()? {
-        if line.trim().is_empty() || line.starts_with('#') {
+        if line.trim().is_empty() || is_comment(line) {
             continue;
         }
         let (stack, count) = split(line);
-        let value = match Count::parse(count) {
-            Some(Count::Whole(value)) => value,
-            Some(Count::Rounded(value)) => {
-                rounded += 1;
-                value
-            }
-            None => return Err(lines.error("it has no count at its end: main;work 123")),
+        let Some(count) = Count::parse(count) else {
+            return Err(lines.error("it has no count at its end: main;work 123"));
         };
         if stack.is_empty() {
             return Err(lines.error("it has no stack before its count: main;work 123"));
         }
+        let value = sums.add(stack, count);
         reader.add(stack, value);
         if lines.is_check_due()
             && let Some(excess) = reader.all.excess(lines.memory_allowed())
@@ -128,11 +146,59 @@ pub fn read(input: &mut dyn Read) -> Result<Profile, ReadError> {
             return Err(lines.error(excess));
         }
     }
+    if let Some(fault) = sums.fault() {
+        return Err(lines.error(fault));
+    }
+    let rounded = sums.rounded;
     if rounded > 0 {
         let s = if rounded == 1 { "" } else { "s" };
         reader.all.comment(&format!("note: {rounded} count{s} with decimals rounded"));
     }
     Ok(reader.all.finish())
+}
+
+/// What the lines of a file have in common.
+#[derive(Default)]
+struct Sums {
+    lines: u64,
+    /// Counts with decimals.
+    rounded: u64,
+    /// What rounding has left out up to here.
+    remainder: f64,
+    has_value: bool,
+    has_deep_stack: bool,
+    /// Lines with two counts.
+    differential: u64,
+}
+
+impl Sums {
+    /// The value of a line. What is rounded off is added to the next, so that their sum is right.
+    fn add(&mut self, stack: &str, count: Count) -> i64 {
+        let value = match count {
+            Count::Whole(value) => value,
+            Count::Decimal(number) => {
+                self.rounded += 1;
+                let exact = number + self.remainder;
+                self.remainder = exact - exact.round();
+                exact.round() as i64
+            }
+        };
+        self.lines += 1;
+        self.has_value |= value != 0;
+        self.has_deep_stack |= stack.contains(';');
+        self.differential += u64::from(is_stack(stack));
+        value
+    }
+
+    fn fault(&self) -> Option<&'static str> {
+        if self.has_deep_stack && self.differential == self.lines {
+            return Some(
+                "these are differential stacks, with two counts in each line; \
+                 compare the two profiles instead: prof diff BEFORE AFTER",
+            );
+        }
+        (self.lines > 0 && !self.has_value).then_some("all counts up to here are 0")
+    }
 }
 
 /// A frame of a line.

@@ -77,6 +77,50 @@ fn counts_with_decimals_are_rounded_and_noted() {
 }
 
 #[test]
+fn the_sum_of_counts_with_decimals_is_right() {
+    let text: String = (0..100).map(|n| format!("main;f{n} 0.3\n")).collect();
+    assert_eq!(read_text(&text).total(0), 30);
+    assert_eq!(written(&read_text("main;x 0.4\nmain;y 0.3\n")), "main;y 1\n");
+}
+
+#[test]
+fn functions_whose_names_begin_with_a_hash_are_no_comments() {
+    let text = "# samples: 12\n#comment\n#init;main 5\n#run 2\n";
+    assert_eq!(written(&read_text(text)), "#init;main 5\n#run 2\n");
+}
+
+#[test]
+fn stacks_without_values_or_with_two_are_refused() {
+    let error = |text: &str| read(&mut text.as_bytes()).unwrap_err().to_string();
+    assert!(error("main;x 0\nmain;y 0\n").ends_with("all counts up to here are 0"));
+    assert!(error("main;x 0.1\nmain;y 0.2\n").ends_with("all counts up to here are 0"));
+    let differential = error("main;a 10 12\nmain;b 3 0\nmain 1 0\n");
+    assert!(differential.contains("differential stacks"), "{differential}");
+    // Threads with numbers.
+    assert_eq!(written(&read_text("a;pool 1 5\na;b 2\n")), "a;b 2\na;pool 1 5\n");
+    assert_eq!(written(&read_text("\n")), "");
+}
+
+#[test]
+fn a_log_is_no_profile() {
+    let log: String = (0..50).map(|n| format!("request took {n}\n")).collect();
+    assert!(!Collapsed.detect(format!("{log}done; in 12\n").as_bytes()));
+    assert!(Collapsed.detect(b"main;work 30\nmain 10\n"));
+}
+
+#[test]
+fn first_frames_and_encodings_do_not_prevent_recognition() {
+    let long = "x".repeat(HEAD);
+    for first in ["<module>", "[unknown]", "{main}", "# a comment\n<module> (a.py:1)", "#init"] {
+        assert!(Collapsed.detect(format!("{first};{long}").as_bytes()), "{first}");
+    }
+    for first in ["<?xml version='1.0'?><a>&lt", "<svg width=\"1\">&lt", "[{\"a\": \"b", "{\n\"a"] {
+        assert!(!Collapsed.detect(format!("{first};{long}").as_bytes()), "{first}");
+    }
+    assert!(Collapsed.detect(b"main;caf\xe9 3\nmain;a 4\nmain;b 4\n"));
+}
+
+#[test]
 fn annotations_are_binaries_and_inlined_functions() {
     let p = read_text("main;outer;inner_[i];innermost_[i];vfs_read_[k] 1\nrun_[j];x_[0];y_[2] 1\n");
     let stack = |row: usize| p.stacks.get(p.samples[row].stack);
