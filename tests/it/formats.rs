@@ -82,6 +82,29 @@ fn formats_that_cannot_be_read_or_written_are_named() {
     Prof::new(&dir, "export --to nonsense").run().exits(2);
 }
 
+#[test]
+fn an_export_replaces_only_files_of_its_format() {
+    let dir = temp_dir();
+    profile(&dir.path().join("profile.pb.gz"));
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("main.rs", "fn main() {}\n");
+    write("empty.folded", "");
+    write("old.folded", "main;work 3\n");
+    for (name, word) in
+        [("profile.pb.gz", "another format (pprof files)"), ("main.rs", "looks like text")]
+    {
+        let before = std::fs::read(dir.path().join(name)).unwrap();
+        let export = Prof::new(&dir, "export --to collapsed -o").args(name).run();
+        export.refused(1, &["will not replace", name, word]);
+        assert_eq!(std::fs::read(dir.path().join(name)).unwrap(), before);
+    }
+    for name in ["empty.folded", "old.folded", "old.folded", "new.folded"] {
+        Prof::new(&dir, "export --to collapsed -o").args(name).run().ok();
+        let text = std::fs::read_to_string(dir.path().join(name)).unwrap();
+        assert!(text.starts_with("a;main"), "{text}");
+    }
+}
+
 /// The stacks of a text of perf script, collapsed by inferno.
 fn inferno(text: &[u8]) -> String {
     use inferno::collapse::Collapse;
