@@ -58,6 +58,15 @@ fn hash(parts: impl Hash) -> u64 {
     hasher.finish()
 }
 
+/// The sentence about a file whose content takes more than `allowed` bytes of memory, if `bytes` are
+/// more.
+pub(crate) fn excess(bytes: u64, allowed: u64) -> Option<String> {
+    let mib = allowed >> 20;
+    (bytes > allowed).then(|| {
+        format!("it takes more than {mib} MiB of memory up to here, too much for its size")
+    })
+}
+
 impl Assembly {
     /// A profile without samples, with these sample types, as (kind, unit).
     pub(crate) fn new(types: &[(&str, &str)]) -> Assembly {
@@ -248,10 +257,7 @@ impl Assembly {
 
     /// The sentence about a profile that takes more than `allowed` bytes of memory, if it does.
     pub(crate) fn excess(&self, allowed: u64) -> Option<String> {
-        let mib = allowed >> 20;
-        (self.bytes() > allowed).then(|| {
-            format!("it takes more than {mib} MiB of memory up to here, too much for its size")
-        })
+        excess(self.bytes(), allowed)
     }
 
     /// The profile.

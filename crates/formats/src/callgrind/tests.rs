@@ -137,6 +137,52 @@ fn the_number_of_paths_is_bounded() {
     assert!(p.samples.len() <= 40_000, "{}", p.samples.len());
 }
 
+/// The last function of a chain, in which each of two functions calls both that follow: 2^levels
+/// paths lead to it. A cost of it is as large as another is negative.
+fn diamonds(levels: usize) -> String {
+    let mut text =
+        "events: Mem\nfn=other\n1 -1000000000000000\nfn=leaf\n1 1000000000000000\n".to_owned();
+    for level in 1..levels {
+        let below = level - 1;
+        let callees = match level {
+            1 => vec!["leaf".to_owned()],
+            _ => vec![format!("a{below}"), format!("b{below}")],
+        };
+        for side in ["a", "b"] {
+            text += &format!("fn={side}{level}\n");
+            for callee in &callees {
+                text += &format!("cfn={callee}\ncalls=1 1\n1 1\n");
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn negative_costs_do_not_unbound_the_number_of_paths() {
+    let p = read(&diamonds(48)).unwrap();
+    assert_eq!(p.total(0), 0);
+    assert!(p.samples.len() <= 20_001, "{}", p.samples.len());
+}
+
+/// Each of 200 events has 2^14 paths, which are more than the file may have.
+#[test]
+fn costs_beyond_the_most_paths_have_the_most_expensive_callers() {
+    let names: Vec<String> = (0..200).map(|event| format!("e{event}")).collect();
+    let costs = |cost: &str| vec![cost; 200].join(" ");
+    let text = diamonds(15)
+        .replace("events: Mem", &format!("events: {}", names.join(" ")))
+        .replace("\n1 -1000000000000000", &format!("\n1 {}", costs("-7")))
+        .replace("\n1 1000000000000000", &format!("\n1 {}", costs("1000000")))
+        .replace("\n1 1\n", &format!("\n1 {}\n", costs("1")));
+    let p = read(&text).unwrap();
+    assert!((0..200).all(|event| p.total(event) == 999_993));
+    let comment = p.comments.iter().map(|&c| p.str(c)).find(|c| c.contains(" of e199 "));
+    let end = " of e199 has the most expensive callers only: too many paths lead to it";
+    assert!(comment.is_some_and(|c| c.starts_with("note: ") && c.ends_with(end)), "{comment:?}");
+    assert!(p.samples.len() < 110_000, "{}", p.samples.len());
+}
+
 proptest! {
     /// A function has a single caller: its stacks are those of the calls.
     #[test]
