@@ -90,9 +90,9 @@ fn has_keys(head: &[u8], keys: &[&str]) -> bool {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CallFrame {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::text")]
     function_name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::text")]
     url: String,
     /// From 0; -1: unknown.
     #[serde(default)]

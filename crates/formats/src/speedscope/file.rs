@@ -5,6 +5,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 
+use crate::json;
+
 /// Most sample types of a file.
 pub(super) const MOST_TYPES: usize = 256;
 
@@ -13,16 +15,19 @@ pub(super) struct FileContent {
     #[serde(default)]
     pub exporter: Option<String>,
     pub shared: FileShared,
+    #[serde(deserialize_with = "json::list")]
     pub profiles: Vec<FileProfile>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct FileShared {
+    #[serde(deserialize_with = "json::list")]
     pub frames: Vec<FileFrame>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct FileFrame {
+    #[serde(deserialize_with = "json::text")]
     pub name: String,
     #[serde(default)]
     pub file: Option<String>,
@@ -43,9 +48,9 @@ pub(super) struct FileProfile {
     pub unit: String,
     #[serde(default)]
     pub samples: FileStacks,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::list")]
     pub weights: Vec<f64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::list")]
     pub events: Vec<FileEvent>,
 }
 
@@ -88,6 +93,7 @@ impl<'de> Deserialize<'de> for FileStacks {
             fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<FileStacks, A::Error> {
                 let mut stacks = FileStacks::default();
                 while let Some(()) = all.next_element_seed(Stack(&mut stacks.frames))? {
+                    json::count(size_of::<usize>())?;
                     stacks.ends.push(stacks.frames.len());
                 }
                 Ok(stacks)
@@ -118,6 +124,7 @@ impl<'de> Visitor<'de> for Stack<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut frames: A) -> Result<(), A::Error> {
         while let Some(frame) = frames.next_element()? {
+            json::count(size_of::<u32>())?;
             self.0.push(frame);
         }
         Ok(())

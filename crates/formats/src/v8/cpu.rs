@@ -8,21 +8,23 @@ use profile::{FunctionId, LabelSetId, Line, LocationId, Profile};
 use super::{CPU, CallFrame, stack};
 use crate::assembly::{AddedSample, Assembly, ColumnValue};
 use crate::error::ReadError;
+use crate::json;
 
 /// The content of a file; times are in microseconds.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FileContent {
+    #[serde(deserialize_with = "json::list")]
     nodes: Vec<FileNode>,
     #[serde(default)]
     start_time: f64,
     #[serde(default)]
     end_time: f64,
     /// The ids of nodes.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::list")]
     samples: Vec<u64>,
     /// The time of each sample after the one before it; of the first, after the start.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::list")]
     time_deltas: Vec<f64>,
 }
 
@@ -33,9 +35,9 @@ struct FileNode {
     call_frame: CallFrame,
     #[serde(default)]
     hit_count: Option<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::list")]
     children: Vec<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::list")]
     position_ticks: Vec<PositionTicks>,
 }
 

@@ -11,6 +11,7 @@ use profile::{LabelSetId, Line, LocationId, Profile};
 use super::{CallFrame, HEAP, stack};
 use crate::assembly::{AddedSample, Assembly, ColumnValue};
 use crate::error::ReadError;
+use crate::json;
 
 /// Deepest node. V8 records 128 frames.
 const DEEPEST: usize = 512;
@@ -139,6 +140,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Node { nodes, parent, depth } = self;
         let number = nodes.len();
+        json::count(size_of::<FileNode>())?;
         nodes.push(FileNode { call_frame: None, self_size: 0.0, parent });
         while let Some(key) = map.next_key()? {
             match key {
