@@ -8,8 +8,11 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use profile::{
     Function, FunctionId, Label, LabelSetId, LabelValue, Line, Location, LocationId, Mapping,
-    MappingId, Profile, SampleRow, StackInterner, StrId, TimesId, ValueType,
+    MappingId, Profile, SampleRow, StackId, StackInterner, StrId, TimesId, ValueType,
 };
+
+/// Most frames of a stack; of one with more, the innermost are kept.
+pub(crate) const MOST_FRAMES: usize = 65_536;
 
 /// A value of a sample: that of sample type number `column`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,16 @@ pub(crate) struct ColumnValue {
 pub(crate) struct AddedSample<'a> {
     /// The stack, leaf first.
     pub stack: &'a [LocationId],
+    pub labels: LabelSetId,
+    pub values: &'a [ColumnValue],
+    /// In microseconds since the start of the recording.
+    pub time: Option<u64>,
+}
+
+/// A sample whose stack has an id.
+#[derive(Clone, Copy)]
+pub(crate) struct InternedSample<'a> {
+    pub stack: StackId,
     pub labels: LabelSetId,
     pub values: &'a [ColumnValue],
     /// In microseconds since the start of the recording.
@@ -50,6 +63,8 @@ pub(crate) struct Assembly {
     single: FxHashMap<u32, Box<[ColumnValue]>>,
     frames: u64,
     text: u64,
+    /// Number of stacks that were cut.
+    cut: u64,
 }
 
 fn hash(parts: impl Hash) -> u64 {
@@ -195,11 +210,25 @@ impl Assembly {
     /// one row.
     pub(crate) fn add(&mut self, sample: AddedSample<'_>) {
         let AddedSample { stack, labels, values, time } = sample;
+        let stack = self.stack(stack);
+        self.add_interned(InternedSample { stack, labels, values, time });
+    }
+
+    /// Id of a stack, leaf first.
+    pub(crate) fn stack(&mut self, stack: &[LocationId]) -> StackId {
+        let kept = &stack[..stack.len().min(MOST_FRAMES)];
         let before = self.stacks.len();
-        let stack_id = self.stacks.intern(stack);
+        let id = self.stacks.intern(kept);
         if self.stacks.len() > before {
-            self.frames += stack.len() as u64;
+            self.frames += kept.len() as u64;
+            self.cut += u64::from(kept.len() < stack.len());
         }
+        id
+    }
+
+    /// Adds a sample as [`Assembly::add`] does, in a time that does not depend on its stack.
+    pub(crate) fn add_interned(&mut self, sample: InternedSample<'_>) {
+        let InternedSample { stack, labels, values, time } = sample;
         let timed = time.is_some();
         let Assembly { profile, rows, single, .. } = self;
         let hash_of = |row: &SampleRow, values: Option<&[ColumnValue]>| {
@@ -210,7 +239,7 @@ impl Assembly {
             }
             hasher.finish()
         };
-        let new = SampleRow { stack: stack_id, labels, times: TimesId::NONE };
+        let new = SampleRow { stack, labels, times: TimesId::NONE };
         let new_single = timed.then_some(values);
         let is_same = |&row: &u32| {
             profile.samples[row as usize] == new && single.get(&row).map(|v| &**v) == new_single
@@ -261,7 +290,13 @@ impl Assembly {
     }
 
     /// The profile.
-    pub(crate) fn finish(self) -> Profile {
+    pub(crate) fn finish(mut self) -> Profile {
+        if self.cut > 0 {
+            let (cut, s) = (self.cut, if self.cut == 1 { "" } else { "s" });
+            self.comment(&format!(
+                "note: {cut} stack{s} cut to the innermost {MOST_FRAMES} frames"
+            ));
+        }
         let Assembly { mut profile, stacks, mut times, .. } = self;
         profile.stacks = stacks.finish();
         times.sort_unstable_by_key(|time| (time.row, time.time));
@@ -311,6 +346,21 @@ mod tests {
         let profile = all.finish();
         assert_eq!((profile.values_of(0), profile.values_of(1)), (&[7, 0][..], &[1, i64::MAX][..]));
         assert_eq!(profile.samples.len(), 2);
+    }
+
+    #[test]
+    fn stacks_are_cut_to_the_innermost_frames() {
+        let mut all = Assembly::new(&[("samples", "count")]);
+        let [main, work] = ["main", "work"].map(|name| named(&mut all, name));
+        let mut stack = vec![main; 2 * MOST_FRAMES];
+        stack[0] = work;
+        let labels = LabelSetId::EMPTY;
+        all.add(AddedSample { stack: &stack, labels, values: &value(1), time: None });
+        let profile = all.finish();
+        let kept = profile.stacks.get(profile.samples[0].stack);
+        assert_eq!((kept.len(), kept[0], kept[1]), (MOST_FRAMES, work, main));
+        let comment = profile.str(profile.comments[0]);
+        assert_eq!(comment, "note: 1 stack cut to the innermost 65536 frames");
     }
 
     #[test]

@@ -235,7 +235,7 @@ impl Reader {
 
     fn add(&mut self, stack: &str, value: i64) {
         self.line.clear();
-        for name in stack.split(';') {
+        for name in crate::lines::frames(stack) {
             let frame = match self.frames.get(name) {
                 Some(frame) => *frame,
                 None => {

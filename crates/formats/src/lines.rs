@@ -1,12 +1,17 @@
 //! Lines of a text.
 
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read};
 
+use crate::assembly::MOST_FRAMES;
 use crate::error::ReadError;
 use crate::unpacked::Unpacked;
 
 /// Longest line in bytes: 65,536 frames of 256 bytes.
 const LONGEST: usize = 16 << 20;
+
+/// Bytes of lines after which the memory of what is made of them is to be checked.
+const CHECKED: usize = 64 << 10;
 
 /// A text, line by line.
 pub(crate) struct Lines<'r> {
@@ -14,6 +19,8 @@ pub(crate) struct Lines<'r> {
     /// Description of the format, for errors.
     format: &'static str,
     number: u64,
+    /// Bytes read since the last check of memory.
+    unchecked: Cell<usize>,
     bytes: Vec<u8>,
     line: String,
 }
@@ -30,7 +37,7 @@ impl<'r> Lines<'r> {
     ) -> Result<Lines<'r>, ReadError> {
         let input = BufReader::with_capacity(64 << 10, Unpacked::new(input)?);
         let line = String::new();
-        Ok(Lines { input, format, number: 0, bytes: Vec::new(), line })
+        Ok(Lines { input, format, number: 0, unchecked: Cell::new(0), bytes: Vec::new(), line })
     }
 
     /// The next line without its end; invalid UTF-8 is replaced. `None`: there is no other.
@@ -45,6 +52,7 @@ impl<'r> Lines<'r> {
             return Ok(None);
         }
         self.number += 1;
+        *self.unchecked.get_mut() += read;
         if read == LONGEST {
             return Err(self.error(format!("it is longer than {} MiB", LONGEST >> 20)));
         }
@@ -68,15 +76,27 @@ impl<'r> Lines<'r> {
         ReadError::in_line(self.format, self.number, what)
     }
 
-    /// True at each 1024th line, when the memory of what is made of them is to be checked.
+    /// True once for each 64 KiB of lines or a longer line, when the memory of what is made of them is
+    /// to be checked.
     pub(crate) fn is_check_due(&self) -> bool {
-        self.number.is_multiple_of(1024)
+        let is_due = self.unchecked.get() >= CHECKED;
+        if is_due {
+            self.unchecked.set(0);
+        }
+        is_due
     }
 
     /// Memory that a profile made of the lines so far may take, in bytes.
     pub(crate) fn memory_allowed(&self) -> u64 {
         self.input.get_ref().memory_allowed()
     }
+}
+
+/// The frames of a stack, root first and separated by semicolons. Of the outermost frames of one that
+/// is too long, only one is left, for which [`Assembly::add`](crate::assembly::Assembly::add) cuts it.
+pub(crate) fn frames(stack: &str) -> impl Iterator<Item = &str> {
+    let cut = stack.rmatch_indices(';').nth(MOST_FRAMES);
+    stack[cut.map_or(0, |(at, _)| at + 1)..].split(';')
 }
 
 #[cfg(test)]
@@ -97,6 +117,26 @@ mod tests {
     fn ends_of_lines_are_removed() {
         assert_eq!(lines(b"\xef\xbb\xbfa\r\n\nb\n"), ["a", "", "b"]);
         assert_eq!(lines(b"a\nb\xff"), ["a", "b\u{fffd}"]);
+    }
+
+    #[test]
+    fn memory_is_checked_by_bytes_of_lines() {
+        let text = format!("{0}\n{1}\n{1}\nx\n", "x".repeat(CHECKED), "x".repeat(CHECKED / 2));
+        let mut input = text.as_bytes();
+        let mut lines = Lines::new("text", &mut input).unwrap();
+        let mut due = Vec::new();
+        while lines.next().unwrap().is_some() {
+            due.push(lines.is_check_due());
+        }
+        assert_eq!(due, [true, false, true, false]);
+    }
+
+    #[test]
+    fn frames_of_a_line_are_bounded() {
+        assert_eq!(frames("a;b;;c").collect::<Vec<_>>(), ["a", "b", "", "c"]);
+        let stack = format!("{}leaf", "a;".repeat(3 * MOST_FRAMES));
+        assert_eq!(frames(&stack).count(), MOST_FRAMES + 1);
+        assert_eq!(frames(&stack).last(), Some("leaf"));
     }
 
     #[test]
