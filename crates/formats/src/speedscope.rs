@@ -4,18 +4,20 @@
 //! In files of prof, each profile is a sample type. In those of other tools they are mostly threads;
 //! if there are several, the label `profile` of their samples has their names.
 
+mod calls;
 mod file;
 mod write;
 
 use std::io::Read;
 use std::marker::PhantomData;
 
-use profile::{LabelSetId, Line, LocationId, Profile};
+use profile::{LabelSetId, Line, LocationId, Profile, StackId};
 
-use crate::assembly::{AddedSample, Assembly, ColumnValue};
+use crate::assembly::{Assembly, ColumnValue, InternedSample, MOST_FRAMES};
 use crate::error::ReadError;
 use crate::unpacked::text;
 use crate::{Format, Writer, json};
+use calls::{CallTree, Node};
 use file::{EventKind, FileContent, FileEvent, FileFrame, FileProfile};
 
 /// The format of [`mod@self`].
@@ -97,6 +99,8 @@ struct Reader {
     is_own: bool,
     has_several: bool,
     stack: Vec<LocationId>,
+    /// The stacks of events so far.
+    calls: CallTree,
     samples: u64,
 }
 
@@ -115,6 +119,7 @@ impl Reader {
             is_own: content.exporter.as_deref() == Some(EXPORTER),
             has_several: content.profiles.len() > 1,
             stack: Vec::new(),
+            calls: CallTree::default(),
             samples: 0,
         })
     }
@@ -168,7 +173,8 @@ impl Reader {
                 self.stack.push(location);
             }
             begin = end;
-            self.add(labels, column, weigh(weight))?;
+            let stack = self.all.stack(&self.stack);
+            self.add(stack, labels, column, weigh(weight))?;
         }
         Ok(())
     }
@@ -180,7 +186,7 @@ impl Reader {
         column: usize,
         weigh: &dyn Fn(f64) -> i64,
     ) -> Result<(), ReadError> {
-        let mut open: Vec<u32> = Vec::new();
+        let mut open: Vec<Node> = Vec::new();
         let mut last = events.first().map_or(0.0, |event| event.at);
         for event in events {
             if event.at < last {
@@ -188,17 +194,15 @@ impl Reader {
             }
             let weight = weigh(event.at - last);
             if weight != 0 && !open.is_empty() {
-                self.stack.clear();
-                for &frame in open.iter().rev() {
-                    let location = self.location(frame)?;
-                    self.stack.push(location);
-                }
-                self.add(labels, column, weight)?;
+                let stack = self.open_stack(&open)?;
+                self.add(stack, labels, column, weight)?;
             }
             last = event.at;
             match event.kind {
-                EventKind::Open => open.push(event.frame),
-                EventKind::Close if open.last() == Some(&event.frame) => drop(open.pop()),
+                EventKind::Open => open.push(self.calls.callee(open.last().copied(), event.frame)),
+                EventKind::Close if open.last().map(|node| node.frame) == Some(event.frame) => {
+                    open.pop();
+                }
                 EventKind::Close => {
                     let what = format!("frame {} ends, but is not the innermost", event.frame);
                     return Err(ReadError::invalid(TITLE, what));
@@ -206,6 +210,23 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// Id of the stack of open calls, of which there is at least one.
+    fn open_stack(&mut self, open: &[Node]) -> Result<StackId, ReadError> {
+        let leaf = open[open.len() - 1];
+        if let Some(stack) = self.calls.stack(leaf) {
+            return Ok(stack);
+        }
+        self.stack.clear();
+        for node in open.iter().rev().take(MOST_FRAMES + 1) {
+            let location = self.location(node.frame)?;
+            self.stack.push(location);
+        }
+        let stack = self.all.stack(&self.stack);
+        self.calls.set_stack(leaf, stack);
+        self.check()?;
+        Ok(stack)
     }
 
     fn location(&self, frame: u32) -> Result<LocationId, ReadError> {
@@ -216,16 +237,22 @@ impl Reader {
         })
     }
 
-    fn add(&mut self, labels: LabelSetId, column: usize, value: i64) -> Result<(), ReadError> {
+    fn add(
+        &mut self,
+        stack: StackId,
+        labels: LabelSetId,
+        column: usize,
+        value: i64,
+    ) -> Result<(), ReadError> {
         let values = &[ColumnValue { column, value }];
-        self.all.add(AddedSample { stack: &self.stack, labels, values, time: None });
+        self.all.add_interned(InternedSample { stack, labels, values, time: None });
         self.samples += 1;
-        if self.samples.is_multiple_of(1024)
-            && let Some(excess) = self.all.excess(self.memory_allowed)
-        {
-            return Err(ReadError::invalid(TITLE, excess));
-        }
-        Ok(())
+        if self.samples.is_multiple_of(1024) { self.check() } else { Ok(()) }
+    }
+
+    fn check(&self) -> Result<(), ReadError> {
+        let allowed = self.memory_allowed.saturating_sub(self.calls.bytes());
+        self.all.excess(allowed).map_or(Ok(()), |excess| Err(ReadError::invalid(TITLE, excess)))
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use profile::{FunctionId, LocationId, Profile};
 
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, MOST_FRAMES};
 use crate::error::ReadError;
 use crate::unpacked::text;
 use crate::{Format, json};
@@ -122,7 +122,8 @@ fn stack(
 ) {
     stack.clear();
     stack.extend(leaf);
-    while let Some(number) = parent {
+    // Of deeper ones the outermost frames are cut.
+    while let Some(number) = parent.filter(|_| stack.len() <= MOST_FRAMES) {
         let (location, next) = node(number);
         stack.extend(location);
         parent = next;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::WriteOptions;
+use crate::assembly::AddedSample;
 use proptest::prelude::*;
 use view::testing::{answers, processes};
 
@@ -62,6 +63,28 @@ fn evented_profiles_of_the_first_version_are_read() {
     );
     assert!(Speedscope.detect(text.as_bytes()));
     assert_eq!(content(&read(&text).unwrap()), ["main :0 [3]", "main :0;work a.c:7 [4]"]);
+}
+
+#[test]
+fn events_of_deep_stacks_are_read_in_linear_time() {
+    let deepest = 20_000;
+    let mut events = Vec::new();
+    let mut event = |kind: &str, frame: u32, at: usize| {
+        events.push(format!(r#"{{"type":"{kind}","frame":{frame},"at":{at}}}"#));
+    };
+    (0..deepest).for_each(|_| event("O", 0, 0));
+    let calls = 250_000;
+    for call in 0..calls {
+        event("O", 1, 2 * call);
+        event("C", 1, 2 * call + 1);
+    }
+    let events = events.join(",");
+    let text = format!(
+        r#"{{{FRAMES},"profiles":[{{"type":"evented","unit":"none","events":[{events}]}}]}}"#
+    );
+    // Each stack copied and hashed: 1e10 frames.
+    let p = read(&text).unwrap();
+    assert_eq!((p.total(0), p.stacks.len()), (2 * calls as i64 - 1, 2));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! CPU profiles: a tree of calls, and for each sample its node and its time.
 
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
+
 use serde::Deserialize;
 
-use profile::{FunctionId, LabelSetId, Line, LocationId, Profile};
+use profile::{FunctionId, LabelSetId, Line, LocationId, Profile, StackId};
 
 use super::{CPU, CallFrame, stack};
-use crate::assembly::{AddedSample, Assembly, ColumnValue};
+use crate::assembly::{Assembly, ColumnValue, InternedSample};
 use crate::error::ReadError;
 use crate::json;
 
@@ -55,8 +56,21 @@ struct CallNode<'f> {
     /// The function, called from another.
     location: Option<LocationId>,
     parent: Option<u32>,
-    /// The samples of which the node was the leaf so far.
-    samples: i64,
+    /// Number of the current element of `positionTicks`.
+    tick: usize,
+    /// The samples of the current element so far.
+    tick_samples: i64,
+}
+
+/// The numbers of nodes by their ids. The standard hasher, because the keys come from the file.
+type NodeIds = HashMap<u64, u32>;
+
+/// A stack by its leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Leaf {
+    node: u32,
+    /// 0: unknown.
+    line: i64,
 }
 
 /// A sample with its time, in microseconds since the start.
@@ -71,15 +85,20 @@ struct TimedSample {
 /// `positionTicks`, whose order is not in the file.
 pub(super) fn profile(content: &FileContent, memory_allowed: u64) -> Result<Profile, ReadError> {
     let mut all = Assembly::new(&[("samples", "count"), ("time", "nanoseconds")]);
-    let mut ids: FxHashMap<u64, u32> = FxHashMap::default();
+    let mut ids: NodeIds = HashMap::new();
     for (number, node) in content.nodes.iter().enumerate() {
         if ids.insert(node.id, number as u32).is_some() {
             return Err(ReadError::invalid(CPU, format!("two nodes have the id {}", node.id)));
         }
     }
     let mut nodes = tree(content, &ids, &mut all)?;
-    let mut scratch = Vec::new();
-    let mut adder = Adder { all: &mut all, memory_allowed, added: 0, stack: &mut scratch };
+    let mut adder = Adder {
+        all: &mut all,
+        memory_allowed,
+        added: 0,
+        stacks: HashMap::new(),
+        frames: Vec::new(),
+    };
     if content.samples.is_empty() {
         for number in 0..nodes.len() as u32 {
             let hits = nodes[number as usize].file.hit_count.unwrap_or(0);
@@ -101,7 +120,7 @@ pub(super) fn profile(content: &FileContent, memory_allowed: u64) -> Result<Prof
 /// The nodes with their parents.
 fn tree<'f>(
     content: &'f FileContent,
-    ids: &FxHashMap<u64, u32>,
+    ids: &NodeIds,
     all: &mut Assembly,
 ) -> Result<Vec<CallNode<'f>>, ReadError> {
     let mut nodes: Vec<CallNode<'_>> = Vec::with_capacity(content.nodes.len());
@@ -109,7 +128,7 @@ fn tree<'f>(
         let function = file.call_frame.function(all);
         let line = |function| [Line { function, line: 0, column: 0 }];
         let location = function.map(|function| all.location(None, 0, &line(function)));
-        nodes.push(CallNode { file, function, location, parent: None, samples: 0 });
+        nodes.push(CallNode { file, function, location, parent: None, tick: 0, tick_samples: 0 });
     }
     for (number, file) in content.nodes.iter().enumerate() {
         for child in &file.children {
@@ -151,7 +170,7 @@ fn check_no_circle(nodes: &[CallNode<'_>]) -> Result<(), ReadError> {
 }
 
 /// The samples in the order of their times; a clock of another CPU can be behind.
-fn timed(content: &FileContent, ids: &FxHashMap<u64, u32>) -> Result<Vec<TimedSample>, ReadError> {
+fn timed(content: &FileContent, ids: &NodeIds) -> Result<Vec<TimedSample>, ReadError> {
     let (samples, deltas) = (content.samples.len(), content.time_deltas.len());
     if samples != deltas {
         let what = format!("it has {samples} samples, but {deltas} times");
@@ -175,7 +194,9 @@ struct Adder<'a> {
     all: &'a mut Assembly,
     memory_allowed: u64,
     added: u64,
-    stack: &'a mut Vec<LocationId>,
+    /// The stacks so far: a stack of many frames can have many samples.
+    stacks: HashMap<Leaf, StackId>,
+    frames: Vec<LocationId>,
 }
 
 impl Adder<'_> {
@@ -190,39 +211,53 @@ impl Adder<'_> {
         if count == 0 {
             return Ok(());
         }
-        let node = &mut nodes[number as usize];
-        let line = line_of_sample(&node.file.position_ticks, node.samples);
-        node.samples += 1;
-        let leaf = node
-            .function
-            .map(|function| self.all.location(None, 0, &[Line { function, line, column: 0 }]));
-        let parent = node.parent;
-        stack(self.stack, leaf, parent, |number| {
+        let line = nodes[number as usize].next_line();
+        let leaf = Leaf { node: number, line };
+        let stack = match self.stacks.get(&leaf) {
+            Some(&stack) => stack,
+            None => self.stack(nodes, leaf)?,
+        };
+        let value = |column, value| ColumnValue { column, value };
+        let values = &[value(0, count), value(1, nanos)];
+        self.all.add_interned(InternedSample { stack, labels: LabelSetId::EMPTY, values, time });
+        self.added += 1;
+        if self.added.is_multiple_of(1024) { self.check() } else { Ok(()) }
+    }
+
+    /// Id of a new stack.
+    fn stack(&mut self, nodes: &[CallNode<'_>], leaf: Leaf) -> Result<StackId, ReadError> {
+        let node = &nodes[leaf.node as usize];
+        let location = node.function.map(|function| {
+            self.all.location(None, 0, &[Line { function, line: leaf.line, column: 0 }])
+        });
+        stack(&mut self.frames, location, node.parent, |number| {
             let node = &nodes[number as usize];
             (node.location, node.parent)
         });
-        let value = |column, value| ColumnValue { column, value };
-        let values = &[value(0, count), value(1, nanos)];
-        let labels = LabelSetId::EMPTY;
-        self.all.add(AddedSample { stack: self.stack, labels, values, time });
-        self.added += 1;
-        if self.added.is_multiple_of(1024)
-            && let Some(excess) = self.all.excess(self.memory_allowed)
-        {
-            return Err(ReadError::invalid(CPU, excess));
-        }
-        Ok(())
+        let id = self.all.stack(&self.frames);
+        self.stacks.insert(leaf, id);
+        self.check()?;
+        Ok(id)
+    }
+
+    fn check(&self) -> Result<(), ReadError> {
+        let stacks = 40 * self.stacks.len() as u64;
+        let excess = self.all.excess(self.memory_allowed.saturating_sub(stacks));
+        excess.map_or(Ok(()), |excess| Err(ReadError::invalid(CPU, excess)))
     }
 }
 
-/// The line of sample number `number` of a node; 0: unknown.
-fn line_of_sample(ticks: &[PositionTicks], number: i64) -> i64 {
-    let mut before = 0i64;
-    for PositionTicks { line, ticks } in ticks {
-        before = before.saturating_add(*ticks);
-        if number < before {
-            return (*line).max(0);
+impl CallNode<'_> {
+    /// The line of the next sample of which the node is the leaf; 0: unknown.
+    fn next_line(&mut self) -> i64 {
+        while let Some(PositionTicks { line, ticks }) = self.file.position_ticks.get(self.tick) {
+            if self.tick_samples < *ticks {
+                self.tick_samples += 1;
+                return (*line).max(0);
+            }
+            self.tick += 1;
+            self.tick_samples = 0;
         }
+        0
     }
-    0
 }

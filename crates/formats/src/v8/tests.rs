@@ -63,6 +63,27 @@ fn cpu_profiles_without_samples_have_counts() {
 }
 
 #[test]
+fn samples_of_deep_stacks_are_read_in_linear_time() {
+    let deepest = 20_000;
+    let node = |id: usize| {
+        let children = if id == deepest { String::new() } else { (id + 1).to_string() };
+        format!(r#"{{"id":{id},"callFrame":{{"functionName":"f"}},"children":[{children}]}}"#)
+    };
+    let nodes: Vec<String> = (1..=deepest).map(node).collect();
+    let count = 500_000;
+    let numbers = |number: &str| vec![number; count].join(",");
+    let text = format!(
+        r#"{{"nodes":[{}],"samples":[{}],"timeDeltas":[{}]}}"#,
+        nodes.join(","),
+        numbers("20000"),
+        numbers("1")
+    );
+    // Each stack copied and hashed: 1e10 frames.
+    let p = cpu(&text).unwrap();
+    assert_eq!((p.total(0), p.stacks.frame_count()), (count as i64, deepest));
+}
+
+#[test]
 fn wrong_cpu_profiles_are_refused() {
     for (text, what) in [
         (format!("{{{}}}", nodes("4")), "node 3 has a child 4, which is not there"),
