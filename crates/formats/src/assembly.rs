@@ -1,10 +1,10 @@
 //! Profiles from the stacks of other formats than pprof: strings, functions, locations, stacks and
 //! rows are interned while a file is read.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 use hashbrown::HashTable;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 
 use profile::{
     Function, FunctionId, Label, LabelSetId, LabelValue, Line, Location, LocationId, Mapping,
@@ -58,6 +58,8 @@ pub(crate) struct Assembly {
     mappings: FxHashMap<StrId, MappingId>,
     locations: HashTable<u32>,
     rows: HashTable<u32>,
+    /// Of locations and rows. The standard hasher, because addresses and values come from the file.
+    hasher: RandomState,
     times: Vec<RowTime>,
     /// The values of a single sample of each row with times.
     single: FxHashMap<u32, Box<[ColumnValue]>>,
@@ -65,12 +67,6 @@ pub(crate) struct Assembly {
     text: u64,
     /// Number of stacks that were cut.
     cut: u64,
-}
-
-fn hash(parts: impl Hash) -> u64 {
-    let mut hasher = FxHasher::default();
-    parts.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// The sentence about a file whose content takes more than `allowed` bytes of memory, if `bytes` are
@@ -146,8 +142,9 @@ impl Assembly {
         address: u64,
         lines: &[Line],
     ) -> LocationId {
+        let hasher = &self.hasher;
         let hash_of = |mapping: Option<MappingId>, address: u64, lines: &[Line]| {
-            hash((mapping, address, lines))
+            hasher.hash_one((mapping, address, lines))
         };
         let profile = &mut self.profile;
         let is_same = |&id: &u32| {
@@ -230,9 +227,9 @@ impl Assembly {
     pub(crate) fn add_interned(&mut self, sample: InternedSample<'_>) {
         let InternedSample { stack, labels, values, time } = sample;
         let timed = time.is_some();
-        let Assembly { profile, rows, single, .. } = self;
+        let Assembly { profile, rows, single, hasher, .. } = self;
         let hash_of = |row: &SampleRow, values: Option<&[ColumnValue]>| {
-            let mut hasher = FxHasher::default();
+            let mut hasher = hasher.build_hasher();
             (row.stack, row.labels).hash(&mut hasher);
             for value in values.unwrap_or_default() {
                 (value.column, value.value).hash(&mut hasher);

@@ -1,5 +1,7 @@
 //! Functions, their own costs, and their calls.
 
+use std::collections::HashMap;
+
 use rustc_hash::FxHashMap;
 
 use profile::{MappingId, StrId};
@@ -39,12 +41,13 @@ pub(super) struct Costs<K> {
     pub keys: Vec<K>,
     /// Those of each key, one after the other.
     pub values: Vec<i64>,
-    index: FxHashMap<K, u32>,
+    // The standard hasher, because lines and addresses come from the file.
+    index: HashMap<K, u32>,
 }
 
 impl<K> Default for Costs<K> {
     fn default() -> Self {
-        Costs { keys: Vec::new(), values: Vec::new(), index: FxHashMap::default() }
+        Costs { keys: Vec::new(), values: Vec::new(), index: HashMap::new() }
     }
 }
 

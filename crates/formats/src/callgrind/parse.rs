@@ -1,6 +1,6 @@
 //! Lines of a file.
 
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 use profile::{MappingId, StrId};
 
@@ -14,7 +14,8 @@ const EVENTS: usize = 256;
 /// Names of one kind, by their numbers in the file: `(12) name`, later `(12)`.
 #[derive(Default)]
 struct Names {
-    by_number: FxHashMap<u64, StrId>,
+    // The standard hasher, because the keys come from the file.
+    by_number: HashMap<u64, StrId>,
 }
 
 impl Names {
@@ -84,7 +85,7 @@ pub(super) struct Parser {
     position: Position,
     is_own: bool,
     /// The units of events, in a file of prof's.
-    units: FxHashMap<Box<str>, Box<str>>,
+    units: HashMap<Box<str>, Box<str>>,
     costs: Vec<i64>,
 }
 
@@ -104,7 +105,7 @@ impl Default for Parser {
             call: OpenCall::default(),
             position: Position::default(),
             is_own: false,
-            units: FxHashMap::default(),
+            units: HashMap::new(),
             costs: Vec::new(),
         }
     }
