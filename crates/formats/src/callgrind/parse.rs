@@ -141,7 +141,7 @@ impl Parser {
     fn header(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
             "creator" => self.is_own = value.split(' ').next() == Some(CREATOR),
-            "cmd" if !value.is_empty() => self.all.comment(&format!("command: {value}")),
+            "cmd" if !value.is_empty() => self.command(value),
             "positions" => {
                 let part = |word| match word {
                     "instr" => Ok(PositionPart::Address),
@@ -150,21 +150,41 @@ impl Parser {
                 };
                 self.positions = value.split_whitespace().map(part).collect::<Result<_, _>>()?;
             }
-            "events" => {
-                if !self.all.profile.sample_types.is_empty() {
-                    return Err("it names events again".to_owned());
-                }
-                for name in value.split_whitespace() {
-                    if self.costs.len() == EVENTS {
-                        return Err(format!("there are more than {EVENTS} events"));
-                    }
-                    let unit = self.units.get(name).map_or("count", |unit| unit);
-                    self.all.add_type(name, unit);
-                    self.costs.push(0);
-                }
-            }
+            "events" => self.events(value)?,
             "desc" if self.is_own => self.event_unit(value),
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Adds a command, which each part of a file has.
+    fn command(&mut self, command: &str) {
+        let comment = self.all.string(&format!("command: {command}"));
+        let comments = &mut self.all.profile.comments;
+        if comments.last() != Some(&comment) {
+            comments.push(comment);
+        }
+    }
+
+    /// Takes the names of events. Each part of a file has them, and its positions begin at 0.
+    fn events(&mut self, names: &str) -> Result<(), String> {
+        let profile = &self.all.profile;
+        if !profile.sample_types.is_empty() {
+            let known = profile.sample_types.iter().map(|known| profile.str(known.kind));
+            if !known.eq(names.split_whitespace()) {
+                return Err("a part has other events than the first".to_owned());
+            }
+            self.position = Position::default();
+            self.call = OpenCall::default();
+            return Ok(());
+        }
+        for name in names.split_whitespace() {
+            if self.costs.len() == EVENTS {
+                return Err(format!("there are more than {EVENTS} events"));
+            }
+            let unit = self.units.get(name).map_or("count", |unit| unit);
+            self.all.add_type(name, unit);
+            self.costs.push(0);
         }
         Ok(())
     }

@@ -96,7 +96,7 @@ fn wrong_lines_are_named() {
         ("events: Ir\nfn=a\n1 x\n", "line 3: no cost: x"),
         ("events: Ir\nfn=(1)\n", "line 2: name number 1 is used before it is defined"),
         ("events: Ir\nfn=a\ncalls=1 1\n1 1\n", "line 4: a call of no function: cfn= comes first"),
-        ("events: Ir\nevents: Dr\n", "line 2: it names events again"),
+        ("events: Ir\nevents: Dr\n", "line 2: a part has other events than the first"),
         ("positions: x\n", "line 1: a position has an unknown part x"),
         ("what\n", "line 1: it is neither KEY: VALUE nor KEY=NAME nor costs"),
         ("version: 1\n", "it names no events"),
@@ -104,6 +104,25 @@ fn wrong_lines_are_named() {
         let error = read(text).unwrap_err();
         assert_eq!(error, format!("not valid callgrind file: {what}"));
     }
+}
+
+#[test]
+fn parts_of_a_file_are_added_up() {
+    let part = |names: [&str; 2], cost: u32| {
+        let [file, function] = names;
+        format!(
+            "\npid: 1\ncmd: ./a\npart: 1\npositions: line\nevents: Ir Dr\nsummary: {cost}\n\n\
+             {file}\n{function}\n+3 {cost}\ncfn=x\ncalls=1 1\n"
+        )
+    };
+    let first = part(["fl=(1) a.c", "fn=(1) main"], 5);
+    let p = read(&format!("version: 1\n{first}{}", part(["fl=(1)", "fn=(1)"], 6))).unwrap();
+    assert_eq!(
+        (p.type_names(), content(&p)),
+        (vec!["Ir".to_owned(), "Dr".to_owned()], vec![" main@a.c:3 [11, 0]".to_owned()])
+    );
+    let comments: Vec<_> = p.comments.iter().map(|&c| p.str(c)).collect();
+    assert_eq!(comments, ["command: ./a"]);
 }
 
 #[test]
