@@ -11,7 +11,8 @@ use crate::assembly::{Assembly, ColumnValue, InternedSample};
 use crate::error::ReadError;
 use crate::json;
 
-/// The content of a file; times are in microseconds.
+/// The content of a file; times are in microseconds. Samples and their times are optional, as is each
+/// of the two links of nodes.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FileContent {
@@ -38,6 +39,8 @@ struct FileNode {
     hit_count: Option<i64>,
     #[serde(default, deserialize_with = "json::list")]
     children: Vec<u64>,
+    #[serde(default)]
+    parent: Option<u64>,
     #[serde(default, deserialize_with = "json::list")]
     position_ticks: Vec<PositionTicks>,
 }
@@ -82,7 +85,7 @@ struct TimedSample {
 /// The profile of a file's content.
 ///
 /// A sample lasts until the next one. The lines of the samples of a node are those of its
-/// `positionTicks`, whose order is not in the file.
+/// `positionTicks`, whose order is not in the file. Samples without times share the duration.
 pub(super) fn profile(content: &FileContent, memory_allowed: u64) -> Result<Profile, ReadError> {
     let mut all = Assembly::new(&[("samples", "count"), ("time", "nanoseconds")]);
     let mut ids: NodeIds = HashMap::new();
@@ -92,6 +95,8 @@ pub(super) fn profile(content: &FileContent, memory_allowed: u64) -> Result<Prof
         }
     }
     let mut nodes = tree(content, &ids, &mut all)?;
+    let duration = (content.end_time - content.start_time).max(0.0);
+    all.profile.duration_nanos = (duration * 1e3) as i64;
     let mut adder = Adder {
         all: &mut all,
         memory_allowed,
@@ -100,21 +105,54 @@ pub(super) fn profile(content: &FileContent, memory_allowed: u64) -> Result<Prof
         frames: Vec::new(),
     };
     if content.samples.is_empty() {
-        for number in 0..nodes.len() as u32 {
-            let hits = nodes[number as usize].file.hit_count.unwrap_or(0);
-            adder.add(&mut nodes, number, [hits, 0], None)?;
+        adder.add_hits(&nodes, duration)?;
+    } else if content.time_deltas.is_empty() {
+        let mut shares = Shares::new(duration, content.samples.len() as f64);
+        for id in &content.samples {
+            let node = node_of_sample(&ids, *id)?;
+            adder.add(&mut nodes, node, shares.next(1), None)?;
         }
     } else {
-        let end = content.end_time - content.start_time;
         let samples = timed(content, &ids)?;
         for (at, sample) in samples.iter().enumerate() {
+            let end = content.end_time - content.start_time;
             let next = samples.get(at + 1).map_or(end, |next| next.time);
             let nanos = ((next - sample.time).max(0.0) * 1e3).round() as i64;
             adder.add(&mut nodes, sample.node, [1, nanos], Some(sample.time as u64))?;
         }
-        all.profile.duration_nanos = (end.max(0.0) * 1e3) as i64;
     }
     Ok(all.finish())
+}
+
+/// Shares of a duration, which add up to it.
+struct Shares {
+    /// In nanoseconds.
+    of_each: f64,
+    count: f64,
+    given: i64,
+}
+
+impl Shares {
+    /// Those of `count` samples in a duration in microseconds.
+    fn new(duration: f64, count: f64) -> Shares {
+        Shares { of_each: duration * 1e3 / count.max(1.0), count: 0.0, given: 0 }
+    }
+
+    /// The number of the next samples and their share in nanoseconds.
+    fn next(&mut self, samples: i64) -> [i64; 2] {
+        self.count += samples as f64;
+        let end = (self.of_each * self.count).round() as i64;
+        let share = end.saturating_sub(self.given);
+        self.given = end;
+        [samples, share]
+    }
+}
+
+/// The node of a sample.
+fn node_of_sample(ids: &NodeIds, id: u64) -> Result<u32, ReadError> {
+    ids.get(&id).copied().ok_or_else(|| {
+        ReadError::invalid(CPU, format!("a sample is of node {id}, which is not there"))
+    })
 }
 
 /// The nodes with their parents.
@@ -136,15 +174,34 @@ fn tree<'f>(
                 let what = format!("node {} has a child {child}, which is not there", file.id);
                 return Err(ReadError::invalid(CPU, what));
             };
-            let parent = &mut nodes[child_number as usize].parent;
-            if parent.replace(number as u32).is_some() {
-                let what = format!("node {child} has two callers");
+            link(&mut nodes[child_number as usize], number as u32)?;
+        }
+        if let Some(parent) = file.parent {
+            let Some(&parent_number) = ids.get(&parent) else {
+                let what = format!("node {} has a parent {parent}, which is not there", file.id);
                 return Err(ReadError::invalid(CPU, what));
+            };
+            // Also a child of it.
+            if nodes[number].parent != Some(parent_number) {
+                link(&mut nodes[number], parent_number)?;
             }
         }
     }
     check_no_circle(&nodes)?;
     Ok(nodes)
+}
+
+/// Sets the parent of a node.
+fn link(node: &mut CallNode<'_>, parent: u32) -> Result<(), ReadError> {
+    if node
+        .parent
+        .replace(parent)
+        .is_some_and(|before| before != parent || node.file.parent.is_none())
+    {
+        let what = format!("node {} has two callers", node.file.id);
+        return Err(ReadError::invalid(CPU, what));
+    }
+    Ok(())
 }
 
 /// Each node has a single parent: nodes that no root leads to are in a circle.
@@ -180,10 +237,7 @@ fn timed(content: &FileContent, ids: &NodeIds) -> Result<Vec<TimedSample>, ReadE
     let mut timed = Vec::with_capacity(samples);
     for (id, delta) in content.samples.iter().zip(&content.time_deltas) {
         time += delta;
-        let Some(&node) = ids.get(id) else {
-            let what = format!("a sample is of node {id}, which is not there");
-            return Err(ReadError::invalid(CPU, what));
-        };
+        let node = node_of_sample(ids, *id)?;
         timed.push(TimedSample { node, time });
     }
     timed.sort_by(|a, b| a.time.total_cmp(&b.time));
@@ -208,11 +262,42 @@ impl Adder<'_> {
         [count, nanos]: [i64; 2],
         time: Option<u64>,
     ) -> Result<(), ReadError> {
+        let line = nodes[number as usize].next_line();
+        self.add_leaf(nodes, Leaf { node: number, line }, [count, nanos], time)
+    }
+
+    /// Adds the hits of all nodes, which share a duration in microseconds. Those of a node are divided
+    /// among its lines, if these add up to them.
+    fn add_hits(&mut self, nodes: &[CallNode<'_>], duration: f64) -> Result<(), ReadError> {
+        let hits = |node: &CallNode<'_>| node.file.hit_count.unwrap_or(0).max(0);
+        let mut shares = Shares::new(duration, nodes.iter().map(|node| hits(node) as f64).sum());
+        for number in 0..nodes.len() {
+            let hits = hits(&nodes[number]);
+            let ticks = &nodes[number].file.position_ticks;
+            let sum: i128 = ticks.iter().map(|line| i128::from(line.ticks)).sum();
+            let are_lines = sum == hits.into() && ticks.iter().all(|line| line.ticks >= 0);
+            let node = number as u32;
+            for &PositionTicks { line, ticks } in ticks.iter().filter(|_| are_lines) {
+                let leaf = Leaf { node, line: line.max(0) };
+                self.add_leaf(nodes, leaf, shares.next(ticks), None)?;
+            }
+            if !are_lines {
+                self.add_leaf(nodes, Leaf { node, line: 0 }, shares.next(hits), None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_leaf(
+        &mut self,
+        nodes: &[CallNode<'_>],
+        leaf: Leaf,
+        [count, nanos]: [i64; 2],
+        time: Option<u64>,
+    ) -> Result<(), ReadError> {
         if count == 0 {
             return Ok(());
         }
-        let line = nodes[number as usize].next_line();
-        let leaf = Leaf { node: number, line };
         let stack = match self.stacks.get(&leaf) {
             Some(&stack) => stack,
             None => self.stack(nodes, leaf)?,

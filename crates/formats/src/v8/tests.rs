@@ -56,10 +56,43 @@ fn cpu_profiles_have_times_and_lines() {
 }
 
 #[test]
-fn cpu_profiles_without_samples_have_counts() {
-    let p = cpu(&format!("{{{}}}", nodes(""))).unwrap();
-    assert_eq!(content(&p)[0], "(anonymous) /a.js:1:0 [1, 0] []");
-    assert_eq!(p.total(0), 3);
+fn cpu_profiles_without_samples_have_counts_by_line() {
+    let p = cpu(&format!(r#"{{{},"startTime":1000,"endTime":1100}}"#, nodes(""))).unwrap();
+    let expected = [
+        "(anonymous) /a.js:1:0 [1, 33333] []",
+        "(anonymous) /a.js:1:0;work /a.js:5:7 [1, 33334] []",
+        "(anonymous) /a.js:1:0;work /a.js:5:9 [1, 33333] []",
+    ];
+    assert_eq!(content(&p), expected);
+    let other = nodes("").replace(r#""hitCount":2"#, r#""hitCount":5"#);
+    let p = cpu(&format!("{{{other}}}")).unwrap();
+    assert_eq!(content(&p)[1], "(anonymous) /a.js:1:0;work /a.js:5:0 [5, 0] []");
+}
+
+#[test]
+fn cpu_profiles_without_times_have_counts() {
+    let p = cpu(&format!(r#"{{{},"endTime":9,"samples":[2,3,3]}}"#, nodes(""))).unwrap();
+    let expected = [
+        "(anonymous) /a.js:1:0 [1, 3000] []",
+        "(anonymous) /a.js:1:0;work /a.js:5:7 [1, 3000] []",
+        "(anonymous) /a.js:1:0;work /a.js:5:9 [1, 3000] []",
+    ];
+    assert_eq!(content(&p), expected);
+}
+
+#[test]
+fn nodes_may_be_linked_by_their_parents() {
+    let both = nodes("").replace(r#""id":3"#, r#""id":3,"parent":2"#);
+    let parents = both
+        .replace(r#""id":2"#, r#""id":2,"parent":1"#)
+        .replace(r#""children":[2]"#, r#""x":0"#)
+        .replace(r#""children":[3]"#, r#""x":0"#);
+    let expected = content(&cpu(&format!("{{{}}}", nodes(""))).unwrap());
+    for nodes in [both, parents] {
+        assert_eq!(content(&cpu(&format!("{{{nodes}}}")).unwrap()), expected);
+    }
+    let wrong = nodes("").replace(r#""id":3"#, r#""id":3,"parent":1"#);
+    assert!(cpu(&format!("{{{wrong}}}")).unwrap_err().contains("node 3 has two callers"));
 }
 
 #[test]
@@ -89,7 +122,10 @@ fn wrong_cpu_profiles_are_refused() {
         (format!("{{{}}}", nodes("4")), "node 3 has a child 4, which is not there"),
         (format!("{{{}}}", nodes("2")), "node 2 has two callers"),
         (format!("{{{}}}", nodes("1")), "a node is among its own callers"),
-        (format!(r#"{{{},"samples":[1],"timeDeltas":[]}}"#, nodes("")), "1 samples, but 0 times"),
+        (
+            format!(r#"{{{},"samples":[1],"timeDeltas":[1,2]}}"#, nodes("")),
+            "1 samples, but 2 times",
+        ),
         (format!(r#"{{{},"samples":[9],"timeDeltas":[1]}}"#, nodes("")), "node 9, which is not"),
         (nodes("").replace("\"id\":2", "\"id\":1").replacen("\"nodes", "{\"nodes", 1) + "}", "two"),
     ] {
