@@ -17,8 +17,8 @@ use crate::assembly::{Assembly, ColumnValue, InternedSample, MOST_FRAMES};
 use crate::error::ReadError;
 use crate::unpacked::text;
 use crate::{Format, Writer, json};
-use calls::{CallTree, Node};
-use file::{EventKind, FileContent, FileEvent, FileFrame, FileProfile};
+use calls::{CallTree, Node, OpenCalls};
+use file::{EventKind, FileContent, FileFrame, FileProfile};
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Format for Speedscope {
         for profile in &parsed.value.profiles {
             reader.profile(profile)?;
         }
-        Ok(reader.all.finish())
+        Ok(reader.finish())
     }
 
     fn writer(&self) -> Option<Writer> {
@@ -91,6 +91,23 @@ impl TypeOfUnit {
     }
 }
 
+/// Rounds values so that their sum is that of the exact ones.
+struct Rounding {
+    /// Of the unit.
+    factor: f64,
+    /// What the values so far are larger than the rounded ones.
+    rest: f64,
+}
+
+impl Rounding {
+    fn round(&mut self, value: f64) -> i64 {
+        let exact = value * self.factor + self.rest;
+        let rounded = exact.round();
+        self.rest = exact - rounded;
+        rounded as i64
+    }
+}
+
 struct Reader {
     all: Assembly,
     /// The location of each frame of the file.
@@ -100,7 +117,9 @@ struct Reader {
     has_several: bool,
     stack: Vec<LocationId>,
     /// The stacks of events so far.
-    calls: CallTree,
+    tree: CallTree,
+    /// Number of calls that ended with their callers.
+    early_ends: u64,
     samples: u64,
 }
 
@@ -119,7 +138,8 @@ impl Reader {
             is_own: content.exporter.as_deref() == Some(EXPORTER),
             has_several: content.profiles.len() > 1,
             stack: Vec::new(),
-            calls: CallTree::default(),
+            tree: CallTree::default(),
+            early_ends: 0,
             samples: 0,
         })
     }
@@ -144,10 +164,10 @@ impl Reader {
             let label = self.all.text_label(PROFILE, &profile.name);
             labels = self.all.profile.labels.intern(&[label]);
         }
-        let weigh = |value: f64| (value * factor).round() as i64;
+        let rounding = Rounding { factor, rest: 0.0 };
         match profile.kind.as_str() {
-            "sampled" => self.sampled(profile, labels, column, &weigh),
-            "evented" => self.evented(&profile.events, labels, column, &weigh),
+            "sampled" => self.sampled(profile, labels, column, rounding),
+            "evented" => self.evented(profile, labels, column, rounding),
             _ => Err(ReadError::invalid(TITLE, "a profile is neither sampled nor evented")),
         }
     }
@@ -157,7 +177,7 @@ impl Reader {
         profile: &FileProfile,
         labels: LabelSetId,
         column: usize,
-        weigh: &dyn Fn(f64) -> i64,
+        mut rounding: Rounding,
     ) -> Result<(), ReadError> {
         let FileProfile { samples, weights, .. } = profile;
         let (stacks, count) = (samples.ends.len(), weights.len());
@@ -174,48 +194,76 @@ impl Reader {
             }
             begin = end;
             let stack = self.all.stack(&self.stack);
-            self.add(stack, labels, column, weigh(weight))?;
+            self.add(stack, labels, column, rounding.round(weight))?;
         }
         Ok(())
     }
 
     fn evented(
         &mut self,
-        events: &[FileEvent],
+        profile: &FileProfile,
         labels: LabelSetId,
         column: usize,
-        weigh: &dyn Fn(f64) -> i64,
+        mut rounding: Rounding,
     ) -> Result<(), ReadError> {
-        let mut open: Vec<Node> = Vec::new();
+        let events = &profile.events;
+        let mut open = OpenCalls::default();
         let mut last = events.first().map_or(0.0, |event| event.at);
         for event in events {
             if event.at < last {
                 return Err(ReadError::invalid(TITLE, "its events are not in the order of time"));
             }
-            let weight = weigh(event.at - last);
-            if weight != 0 && !open.is_empty() {
-                let stack = self.open_stack(&open)?;
-                self.add(stack, labels, column, weight)?;
-            }
+            self.add_open(open.calls(), labels, column, &mut rounding, event.at - last)?;
             last = event.at;
             match event.kind {
-                EventKind::Open => open.push(self.calls.callee(open.last().copied(), event.frame)),
-                EventKind::Close if open.last().map(|node| node.frame) == Some(event.frame) => {
-                    open.pop();
-                }
-                EventKind::Close => {
-                    let what = format!("frame {} ends, but is not the innermost", event.frame);
-                    return Err(ReadError::invalid(TITLE, what));
-                }
+                EventKind::Open => open.begin(&mut self.tree, event.frame),
+                EventKind::Close => open.end(event.frame).map_err(|()| {
+                    let what = format!("frame {} ends, but has not begun", event.frame);
+                    ReadError::invalid(TITLE, what)
+                })?,
             }
         }
+        let end = profile.end_value.map_or(0.0, |end| end - last);
+        self.add_open(open.calls(), labels, column, &mut rounding, end)?;
+        self.early_ends += open.early_ends();
         Ok(())
+    }
+
+    /// Adds a value of the stack of open calls.
+    fn add_open(
+        &mut self,
+        open: &[Node],
+        labels: LabelSetId,
+        column: usize,
+        rounding: &mut Rounding,
+        value: f64,
+    ) -> Result<(), ReadError> {
+        if open.is_empty() || value <= 0.0 {
+            return Ok(());
+        }
+        let value = rounding.round(value);
+        if value == 0 {
+            return Ok(());
+        }
+        let stack = self.open_stack(open)?;
+        self.add(stack, labels, column, value)
+    }
+
+    /// The profile.
+    fn finish(mut self) -> Profile {
+        if self.early_ends > 0 {
+            let (calls, s) = (self.early_ends, if self.early_ends == 1 { "" } else { "s" });
+            self.all.comment(&format!(
+                "note: {calls} call{s} ended with the caller, before the end event"
+            ));
+        }
+        self.all.finish()
     }
 
     /// Id of the stack of open calls, of which there is at least one.
     fn open_stack(&mut self, open: &[Node]) -> Result<StackId, ReadError> {
         let leaf = open[open.len() - 1];
-        if let Some(stack) = self.calls.stack(leaf) {
+        if let Some(stack) = self.tree.stack(leaf) {
             return Ok(stack);
         }
         self.stack.clear();
@@ -224,7 +272,7 @@ impl Reader {
             self.stack.push(location);
         }
         let stack = self.all.stack(&self.stack);
-        self.calls.set_stack(leaf, stack);
+        self.tree.set_stack(leaf, stack);
         self.check()?;
         Ok(stack)
     }
@@ -251,7 +299,7 @@ impl Reader {
     }
 
     fn check(&self) -> Result<(), ReadError> {
-        let allowed = self.memory_allowed.saturating_sub(self.calls.bytes());
+        let allowed = self.memory_allowed.saturating_sub(self.tree.bytes());
         self.all.excess(allowed).map_or(Ok(()), |excess| Err(ReadError::invalid(TITLE, excess)))
     }
 }

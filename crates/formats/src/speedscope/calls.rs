@@ -54,3 +54,54 @@ impl CallTree {
         48 * self.stacks.len() as u64
     }
 }
+
+/// The calls that have begun and not ended, the outermost first.
+#[derive(Default)]
+pub(super) struct OpenCalls {
+    calls: Vec<Node>,
+    /// Number of open calls of each frame.
+    counts: HashMap<u32, u32>,
+    /// Number of calls of each frame that ended with their callers, and whose own end follows.
+    ended: HashMap<u32, u32>,
+    early_ends: u64,
+}
+
+impl OpenCalls {
+    pub(super) fn calls(&self) -> &[Node] {
+        &self.calls
+    }
+
+    /// Number of calls that ended with their callers.
+    pub(super) fn early_ends(&self) -> u64 {
+        self.early_ends
+    }
+
+    /// Begins a call.
+    pub(super) fn begin(&mut self, tree: &mut CallTree, frame: u32) {
+        self.calls.push(tree.callee(self.calls.last().copied(), frame));
+        *self.counts.entry(frame).or_default() += 1;
+    }
+
+    /// Ends the innermost call of a frame, and those that it made.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub(super) fn end(&mut self, frame: u32) -> Result<(), ()> {
+        if self.counts.get(&frame).is_none_or(|&count| count == 0) {
+            let ended = self.ended.get_mut(&frame).filter(|count| **count > 0);
+            return ended.map(|count| *count -= 1).ok_or(());
+        }
+        while let Some(call) = self.calls.pop() {
+            if let Some(count) = self.counts.get_mut(&call.frame) {
+                *count -= 1;
+            }
+            if call.frame == frame {
+                break;
+            }
+            *self.ended.entry(call.frame).or_default() += 1;
+            self.early_ends += 1;
+        }
+        Ok(())
+    }
+}

@@ -50,6 +50,9 @@ pub(super) struct FileProfile {
     pub samples: FileStacks,
     #[serde(default, deserialize_with = "json::list")]
     pub weights: Vec<f64>,
+    /// The time of the end; calls that are open last until it.
+    #[serde(default, rename = "endValue")]
+    pub end_value: Option<f64>,
     #[serde(default, deserialize_with = "json::list")]
     pub events: Vec<FileEvent>,
 }

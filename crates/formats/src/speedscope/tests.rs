@@ -65,6 +65,47 @@ fn evented_profiles_of_the_first_version_are_read() {
     assert_eq!(content(&read(&text).unwrap()), ["main :0 [3]", "main :0;work a.c:7 [4]"]);
 }
 
+fn evented(end: &str, events: &[(&str, u32, f64)]) -> Profile {
+    let event = |(kind, frame, at): &(&str, u32, f64)| {
+        format!(r#"{{"type":"{kind}","frame":{frame},"at":{at}}}"#)
+    };
+    let events: Vec<String> = events.iter().map(event).collect();
+    let events = events.join(",");
+    let text = format!(
+        r#"{{{FRAMES},"profiles":[{{"type":"evented","unit":"none","events":[{events}]{end}}}]}}"#
+    );
+    read(&text).unwrap()
+}
+
+#[test]
+fn rounded_values_add_up() {
+    let events: Vec<_> =
+        (0..40).map(|i| (["O", "C"][i as usize % 2], 0, f64::from(i) * 0.4)).collect();
+    assert_eq!(evented("", &events).total(0), 8);
+    let text = format!(
+        r#"{{{FRAMES},"profiles":[{{"type":"sampled","unit":"none","samples":[[0],[0],[0],[0],[0]],
+        "weights":[0.4,0.4,0.4,0.4,0.4]}}]}}"#
+    );
+    assert_eq!(read(&text).unwrap().total(0), 2);
+}
+
+#[test]
+fn open_calls_last_until_the_end() {
+    let events = [("O", 0, 1.0), ("O", 1, 3.0), ("C", 1, 7.0)];
+    let expected = ["main :0 [4]", "main :0;work a.c:7 [4]"];
+    assert_eq!(content(&evented(r#","endValue":9"#, &events)), expected);
+}
+
+#[test]
+fn calls_end_with_their_callers() {
+    let events =
+        [("O", 0, 0.0), ("O", 1, 1.0), ("C", 0, 3.0), ("C", 1, 5.0), ("O", 1, 6.0), ("C", 1, 9.0)];
+    let p = evented("", &events);
+    assert_eq!(content(&p), ["main :0 [1]", "main :0;work a.c:7 [2]", "work a.c:7 [3]"]);
+    let comments: Vec<_> = p.comments.iter().map(|&c| p.str(c)).collect();
+    assert_eq!(comments, ["note: 1 call ended with the caller, before the end event"]);
+}
+
 #[test]
 fn events_of_deep_stacks_are_read_in_linear_time() {
     let deepest = 20_000;
@@ -121,7 +162,7 @@ fn wrong_files_are_refused() {
         (with(r#""samples":[[-1]],"weights":[1]"#), "invalid value"),
         (profile("other"), "neither sampled nor evented"),
         (format!(r#"{{{FRAMES},"profiles":[]}}"#), "no profile"),
-        (events(&[event("C", 0, 1)]), "frame 0 ends, but is not the innermost"),
+        (events(&[event("C", 0, 1)]), "frame 0 ends, but has not begun"),
         (events(&[event("O", 0, 5), event("C", 0, 1)]), "not in the order of time"),
         (profile("sampled")[..80].to_owned(), "EOF"),
         (format!(r#"{{"shared":{{"frames":"{}"}}}}"#, "x".repeat(1000)), "… at line 1 column"),
