@@ -205,8 +205,11 @@ impl Folding {
     fn locks(&self) -> usize {
         let kernel = self.run();
         let rest = &self.frames[kernel..];
-        let below =
-            rest.iter().take_while(|frame| frame.function.is_below_lock && !frame.in_kernel);
+        // A lock may have such a name, too: `futex::Mutex::lock_contended`.
+        let is_below = |frame: &&LeafFrame| {
+            frame.function.is_below_lock && frame.function.lock.is_none() && !frame.in_kernel
+        };
+        let below = rest.iter().take_while(is_below);
         let first = below.count();
         let Some(FunctionClass { lock: Some(rule), .. }) =
             rest.get(first).filter(|frame| !frame.in_kernel).map(|frame| frame.function)

@@ -120,6 +120,14 @@ fn a_lock_belongs_to_its_caller() {
     assert_eq!(within(&gil), ["PyEval_RestoreThread"]);
     let python = ["do_futex_wait", "__new_sem_wait_slow64", "PyThread_acquire_lock_timed", "lock"];
     assert_eq!(within(&python), ["lock"]);
+    let rust = [
+        "syscall",
+        "std::sys::pal::unix::futex::futex_wait",
+        "std::sys::sync::mutex::futex::Mutex::lock_contended",
+        "std::sync::poison::mutex::Mutex<T>::lock",
+        "take",
+    ];
+    assert_eq!(within(&rust), ["take"]);
     // Nothing on the stack decides, and no lock further out does.
     for stack in [
         ["syscall", "my_lock", "insert", "main._omp_fn.0", "gomp_thread_start"],
