@@ -303,12 +303,29 @@ pub fn folded_name(name: &str) -> String {
     if trimmed.is_empty() { NO_NAME.to_owned() } else { trimmed.to_string() }
 }
 
+/// The place of the blank before a number at the end of a name.
+fn blank_before_number(name: &str) -> Option<usize> {
+    let blank = name.rfind([' ', '\t'])?;
+    Count::parse(&name[blank + 1..]).map(|_| blank)
+}
+
 /// Writes the stacks of `tree` (a complete one, see [`view::Cut`]) with a self value, sorted by
-/// name.
+/// name. If all of these names end in a number, which would make the stacks differential, the blank
+/// before it becomes `_`.
 pub fn write_tree(out: &mut dyn Write, view: &View, tree: &Tree) -> io::Result<()> {
-    let names: Vec<String> = (0..view.frames.len() as u32)
+    let mut names: Vec<String> = (0..view.frames.len() as u32)
         .map(|f| folded_name(&view.frames.get(f).display(view.profile)))
         .collect();
+    let ends_in_number = |node: &view::Node| {
+        node.self_value == 0 || blank_before_number(&names[node.frame as usize]).is_some()
+    };
+    if tree.nodes.iter().skip(1).all(ends_in_number) {
+        for name in &mut names {
+            if let Some(blank) = blank_before_number(name) {
+                name.replace_range(blank..blank + 1, "_");
+            }
+        }
+    }
     let children = tree.children();
     let name_of = |node: u32| names[tree.node(node).frame as usize].as_str();
     let sorted = |node: u32| {

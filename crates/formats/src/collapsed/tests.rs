@@ -1,5 +1,5 @@
 use super::*;
-use profile::Profile;
+use profile::{Builder, LabelSetId, Profile};
 use view::testing::{answers, odd_names, processes};
 use view::{Cut, Direction, Granularity};
 
@@ -193,4 +193,24 @@ proptest::proptest! {
             written(&p);
         }
     }
+}
+
+#[test]
+fn written_stacks_are_not_differential() {
+    let written = |text: &str| {
+        let profile = read(&mut text.as_bytes()).unwrap();
+        let mut out = Vec::new();
+        let options = WriteOptions { type_index: 0 };
+        write(&profile, &options, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    // As the leaf of one stack, and of all.
+    assert_eq!(written("a;slot 1 5\nb 2\n"), "a;slot 1 5\nb 2\n");
+    let mut builder = Builder::new(&[("samples", "count")]);
+    let [root, leaf] = ["a", "slot 1"].map(|name| builder.named_location(name));
+    builder.add(&[leaf, root], LabelSetId::EMPTY, 1, &[]);
+    let mut out = Vec::new();
+    write(&builder.finish(None), &WriteOptions { type_index: 0 }, &mut out).unwrap();
+    assert_eq!(String::from_utf8_lossy(&out), "a;slot_1 1\n");
+    assert!(read(&mut out.as_slice()).is_ok());
 }
