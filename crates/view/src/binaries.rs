@@ -1,5 +1,25 @@
 //! Names of binaries: what is shown of their paths, and what is the kernel's or a JIT compiler's.
 
+use profile::{Location, Profile};
+
+/// The lowest address of the kernel's half on x86-64 and AArch64.
+pub(super) const KERNEL_START: u64 = 0xffff_0000_0000_0000;
+
+/// The mappings of a profile that are the kernel's.
+pub(super) struct KernelMappings(Vec<bool>);
+
+impl KernelMappings {
+    pub(super) fn new(profile: &Profile) -> KernelMappings {
+        KernelMappings(profile.mappings.iter().map(|m| is_kernel(profile.str(m.file))).collect())
+    }
+
+    /// True for code of the kernel: by its mapping, or by its address if it has none.
+    pub(super) fn has(&self, location: &Location) -> bool {
+        let by_address = || location.address >= KERNEL_START;
+        location.mapping.map_or_else(by_address, |m| self.0[m.0 as usize])
+    }
+}
+
 /// The name of run-time code: each process has its own files of it, but it is one binary.
 const RUN_TIME: &str = "[JIT]";
 

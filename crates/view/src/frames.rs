@@ -8,7 +8,7 @@ use std::ops::Range;
 use hashbrown::HashTable;
 use rustc_hash::{FxHashSet, FxHasher};
 
-use super::binaries::{base_name, is_kernel, is_run_time};
+use super::binaries::{KERNEL_START, KernelMappings, base_name, is_kernel, is_run_time};
 use super::cancel::STEPS;
 use super::{Cancel, Expansion, Granularity};
 use profile::{LabelValue, Line, Location, LocationId, Profile, StrId};
@@ -53,9 +53,6 @@ pub struct Frame {
     /// The function was inlined (distinguished only if the granularity includes it).
     pub inlined: bool,
 }
-
-/// Lowest address of the kernel's half on x86-64 and AArch64.
-const KERNEL_START: u64 = 0xffff_0000_0000_0000;
 
 /// Distinct frames of a profile, and the frames of each location.
 #[derive(Clone)]
@@ -113,8 +110,7 @@ impl Frames {
         }
         frames.no_stack = frames.intern(Frame::bare(Name::NoStack));
         frames.beyond_limit = frames.insert(Frame::bare(Name::BeyondLimit));
-        let kernel: Vec<bool> =
-            profile.mappings.iter().map(|m| is_kernel(profile.str(m.file))).collect();
+        let kernel = KernelMappings::new(profile);
         for i in 0..profile.locations.len() {
             if i.is_multiple_of(STEPS) && cancel.is_canceled() {
                 let rest = profile.locations.len() - i;
@@ -128,15 +124,14 @@ impl Frames {
         frames
     }
 
-    fn add_location(&mut self, profile: &Profile, id: LocationId, kernel: &[bool]) {
+    fn add_location(&mut self, profile: &Profile, id: LocationId, kernel: &KernelMappings) {
         let location = &profile.locations[id.0 as usize];
         let mapping = location.mapping.map(|m| &profile.mappings[m.0 as usize]);
         let address = address_in_file(profile, location);
-        let in_kernel = || location.address >= KERNEL_START;
         let place = Frame {
             address,
             binary: mapping.map_or(StrId::EMPTY, |m| m.file),
-            kernel: location.mapping.map_or_else(in_kernel, |m| kernel[m.0 as usize]),
+            kernel: kernel.has(location),
             ..Frame::bare(Name::Address(address))
         };
         let lines = profile.lines_of(id);

@@ -4,9 +4,10 @@ use profile::{LocationId, Profile, StrId};
 use rustc_hash::FxHashMap;
 
 use super::{LeafFrames, allocators, functions};
+use crate::Cancel;
+use crate::binaries::KernelMappings;
 use crate::filter::edit;
 use crate::lock_functions::{self, LockRole, WaitRule};
-use crate::{Cancel, is_kernel};
 
 /// The innermost frames of a stack that are looked at.
 const DEPTH: usize = 48;
@@ -17,16 +18,13 @@ const MOST_FRAMES_OF_LOCK: usize = 4;
 /// Most functions of drivers between two functions of the block layer.
 const MOST_DRIVER_FRAMES: usize = 4;
 
-/// The lowest address of the kernel's half on x86-64 and AArch64.
-const KERNEL_START: u64 = 0xffff_0000_0000_0000;
-
 /// Removes the leaf frames of stacks, so that their values are those of the callers. No stack loses
 /// its outermost frame, or the one that says why it is truncated. False if there are none, or after
 /// `cancel`.
 pub fn fold_leaf_frames(profile: &mut Profile, leaves: LeafFrames, cancel: &Cancel) -> bool {
     let mut folding = Folding {
         leaves,
-        kernel: profile.mappings.iter().map(|m| is_kernel(profile.str(m.file))).collect(),
+        kernel: KernelMappings::new(profile),
         functions: FxHashMap::default(),
         first_frames: FxHashMap::default(),
         frames: Vec::with_capacity(DEPTH),
@@ -87,8 +85,7 @@ struct FunctionClass {
 
 struct Folding {
     leaves: LeafFrames,
-    /// By mapping.
-    kernel: Vec<bool>,
+    kernel: KernelMappings,
     /// By name.
     functions: FxHashMap<StrId, FunctionClass>,
     /// Locations without their inner lines, by the number of these.
@@ -100,7 +97,7 @@ struct Folding {
 impl Folding {
     /// The innermost frame that remains, if others do not.
     fn first_kept(&mut self, profile: &Profile, stack: &[LocationId]) -> Option<Place> {
-        let is_whole = self.look_at(profile, stack, self.leaves)?;
+        let is_whole = self.look_at(profile, stack)?;
         let frames = &self.frames;
         let mut count = match self.leaves {
             LeafFrames::Scheduler | LeafFrames::Allocator => self.run(),
@@ -118,18 +115,11 @@ impl Folding {
 
     /// Takes in the innermost frames of a stack, as many as matter. True if these are all; `None` if
     /// nothing is to be folded.
-    fn look_at(
-        &mut self,
-        profile: &Profile,
-        stack: &[LocationId],
-        leaves: LeafFrames,
-    ) -> Option<bool> {
-        let is_run = matches!(leaves, LeafFrames::Scheduler | LeafFrames::Allocator);
+    fn look_at(&mut self, profile: &Profile, stack: &[LocationId]) -> Option<bool> {
+        let is_run = matches!(self.leaves, LeafFrames::Scheduler | LeafFrames::Allocator);
         self.frames.clear();
         for (location, &id) in stack.iter().enumerate() {
-            let at = &profile.locations[id.0 as usize];
-            let in_kernel =
-                at.mapping.map_or(at.address >= KERNEL_START, |m| self.kernel[m.0 as usize]);
+            let in_kernel = self.kernel.has(&profile.locations[id.0 as usize]);
             let lines = profile.lines_of(id);
             for line in 0..lines.len().max(1) {
                 if self.frames.len() == DEPTH {
