@@ -200,6 +200,28 @@ fn speedscope_files_meet_their_schema() {
     }
 }
 
+/// The values that a file of the Firefox Profiler holds are those of the profile.
+#[test]
+fn files_of_the_firefox_profiler_are_written_and_read() {
+    let dir = temp_dir();
+    profile(&dir.path().join("profile.pb.gz"));
+    let run = |args: &str| Prof::new(&dir, args).run().ok().text();
+    run("export -o out.firefox.json");
+    assert_eq!(run("export out.firefox.json --to collapsed"), run("export --to collapsed"));
+    for kind in ["cpu", "samples"] {
+        let args = format!("export out.firefox.json --to firefox --type {kind}");
+        std::fs::write(dir.path().join("again.json"), run(&args)).unwrap();
+        assert_eq!(
+            run("export again.json --to collapsed"),
+            run(&format!("export --to collapsed --type {kind}")),
+        );
+    }
+    let recorded = r#"{"meta":{"version":24,"interval":1},"libs":[],"threads":[]}"#;
+    std::fs::write(dir.path().join("recorded.json"), recorded).unwrap();
+    let words = ["recorded.json: not valid Firefox Profiler JSON: it is as Firefox recorded it"];
+    Prof::new(&dir, "report recorded.json").run().refused(1, &words);
+}
+
 #[test]
 fn profiles_of_node_are_read() {
     if !needs(&["node"]) {

@@ -103,6 +103,14 @@ impl Assembly {
         width
     }
 
+    /// The column of a sample type, which is added if it is not there.
+    pub(crate) fn type_column(&mut self, kind: &str, unit: &str) -> usize {
+        let strings = &self.profile;
+        let is_same = |t: &ValueType| (strings.str(t.kind), strings.str(t.unit)) == (kind, unit);
+        let found = strings.sample_types.iter().position(is_same);
+        found.unwrap_or_else(|| self.add_type(kind, unit))
+    }
+
     /// Id of a text.
     pub(crate) fn string(&mut self, text: &str) -> StrId {
         let before = self.profile.strings.len();

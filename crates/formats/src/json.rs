@@ -59,7 +59,7 @@ pub(crate) fn count<E: Error>(bytes: usize) -> Result<(), E> {
     excess(memory.used, memory.allowed).map_or(Ok(()), |excess| Err(E::custom(excess)))
 }
 
-/// Reads an array, and counts its memory.
+/// Reads an array, and counts its memory. `null` is an empty one.
 ///
 /// # Errors
 ///
@@ -84,9 +84,13 @@ pub(crate) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
             }
             Ok(list)
         }
+
+        fn visit_unit<E: Error>(self) -> Result<Vec<T>, E> {
+            Ok(Vec::new())
+        }
     }
 
-    deserializer.deserialize_seq(List(PhantomData))
+    deserializer.deserialize_any(List(PhantomData))
 }
 
 /// Reads a text, and counts its memory.

@@ -9,6 +9,7 @@ pub mod callgrind;
 pub mod collapsed;
 mod error;
 mod file;
+pub mod firefox;
 mod json;
 mod lines;
 pub mod perf_script;
@@ -95,6 +96,7 @@ pub struct Opened {
 /// decides, and else the last format, which reports the error.
 pub const FORMATS: &[&dyn Format] = &[
     &speedscope::Speedscope,
+    &firefox::Firefox,
     &v8::CpuProfile,
     &v8::HeapProfile,
     &callgrind::Callgrind,

@@ -43,8 +43,6 @@ fn json(text: &str) -> &'static str {
         "it is a Chrome trace; open it in https://ui.perfetto.dev"
     } else if has("snapshot") {
         "it is a heap snapshot of V8; open it in Chrome's developer tools"
-    } else if has("preprocessedProfileVersion") || has("meta") && has("interval") {
-        "it is a profile for Firefox; open it in https://profiler.firefox.com"
     } else {
         "it is JSON; prof reads the profile that it was made from"
     }
@@ -92,7 +90,6 @@ mod tests {
             (b"{\"snapshot\":{\"meta\":{\"node_fields\"", "heap snapshot of V8"),
             (b"{\"traceEvents\":[{", "Chrome trace; open it"),
             (b"[\n{\"name\":\"a\",\"ph\":\"X\",\"ts\":1", "Chrome trace"),
-            (b"{\"meta\":{\"interval\":1,\"preprocessedProfileVersion\":4", "for Firefox"),
             (b"{\"a\":1}", "it is JSON"),
             (b"desc: --massif-out-file=x\ncmd: ./a\ntime_unit: i\n", "massif; ms_print"),
             (b"go 1.22 trace\0\0\0\x01", "execution trace of Go; go tool trace"),
