@@ -12,7 +12,7 @@ mod write;
 use std::io::Read;
 use std::marker::PhantomData;
 
-use profile::{Label, LabelSetId, Profile, label};
+use profile::{Label, LabelSetId, Profile, ValueType, label};
 
 use crate::assembly::{Assembly, InternedSample};
 use crate::error::ReadError;
@@ -172,7 +172,19 @@ impl<'f> Reader<'f> {
 
     /// The profile.
     fn finish(mut self) -> Profile {
-        self.all.profile.duration_nanos = self.all.begin_times_at_zero().saturating_mul(1000);
+        let meta = &self.file.meta;
+        let from_times = self.all.begin_times_at_zero().saturating_mul(1000);
+        self.all.profile.duration_nanos = match (meta.profiling_start_time, meta.profiling_end_time)
+        {
+            (Some(begin), Some(end)) if end > begin => ((end - begin) * 1e6) as i64,
+            _ => from_times,
+        };
+        if let Some(period) = self.values.period() {
+            let kind = self.all.string("cpu");
+            let unit = self.all.string("nanoseconds");
+            self.all.profile.period = period;
+            self.all.profile.period_type = ValueType { kind, unit };
+        }
         self.all.finish()
     }
 }

@@ -55,6 +55,11 @@ pub(super) struct FileMeta {
     /// Milliseconds since the Unix epoch.
     #[serde(default)]
     pub start_time: Option<f64>,
+    /// Begin and end of the recording in milliseconds.
+    #[serde(default)]
+    pub profiling_start_time: Option<f64>,
+    #[serde(default)]
+    pub profiling_end_time: Option<f64>,
     #[serde(default)]
     pub sample_units: Option<FileUnits>,
     /// What prof writes, and others do not.

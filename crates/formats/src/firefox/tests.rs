@@ -133,6 +133,8 @@ fn times_and_cpu_time_survive() {
     let after = read(&text).unwrap();
     assert_eq!(after.type_names(), ["samples", "cpu"]);
     assert_eq!((after.total(0), after.total(1)), (31, 3_100_000_000));
+    let facts = |p: &Profile| (p.time_nanos, p.duration_nanos);
+    assert_eq!(facts(&after), facts(&before));
     assert_eq!(after.times.len(), 31);
     let before = answers();
     let after = read(&written(&before, 1)).unwrap();

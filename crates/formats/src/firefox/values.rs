@@ -74,6 +74,11 @@ impl Values {
         Values { interval: meta.interval.unwrap_or_default() * 1e6, cpu_unit, own }
     }
 
+    /// Nanoseconds of CPU time between two samples; `None`: the file has no CPU time.
+    pub(super) fn period(&self) -> Option<i64> {
+        self.cpu_unit.map(|_| self.interval as i64).filter(|&period| period > 0)
+    }
+
     /// The rows of a table of samples.
     pub(super) fn rows(
         &self,

@@ -212,10 +212,13 @@ impl Written<'_> {
             is_cpu && profile.period > 0 && profile.str(profile.period_type.unit) == "nanoseconds";
         let interval = if has_period { profile.period as f64 / 1e6 } else { 1.0 };
         let own = self.weights.own_meta(profile);
+        let duration = profile.duration_nanos;
         let product = self.libraries.list.first().map_or("prof", |library| &*library.name);
         json!({
             "interval": interval,
             "startTime": profile.time_nanos as f64 / 1e6,
+            "profilingStartTime": 0,
+            "profilingEndTime": (duration > 0).then(|| duration as f64 / 1e6),
             "preprocessedProfileVersion": VERSION,
             // The version of Firefox's recorder, which the reader needs, but does not use.
             "version": 24,
