@@ -69,7 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
     // First, so that an unwritable path is reported before the work.
     let is_pprof = format.name() == formats::pprof::NAME;
-    let output = if is_pprof { samples::output(path)? } else { text_output(path, format)? };
+    let output = if is_pprof { samples::output(path)? } else { output(path, format)? };
     let source = ProfileSource::Files(args.files.clone());
     let mut profile = args.filter.load_for_file(&source)?;
     let type_index = args.filter.type_index(&profile)?;
@@ -84,9 +84,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prepares to write a profile as text, but not over a file of another format, such as a recording
-/// or a source file.
-fn text_output(path: &Path, format: &dyn Format) -> anyhow::Result<Output> {
+/// Prepares to write a profile in another format than pprof, but not over a file of another format,
+/// such as a recording or a source file.
+fn output(path: &Path, format: &dyn Format) -> anyhow::Result<Output> {
     let has_content = path.is_file() && path.metadata().is_ok_and(|m| m.len() > 0);
     if path != Path::new("-") && has_content {
         let title = format.title();
@@ -102,10 +102,10 @@ fn text_output(path: &Path, format: &dyn Format) -> anyhow::Result<Output> {
             ),
         }
     }
-    Output::create_any(path)
+    if format.is_text() { Output::create_any(path) } else { Output::create(path) }
 }
 
-/// Writes a profile as text.
+/// Writes a profile in another format than pprof.
 fn write(
     mut profile: Profile,
     format: &dyn Format,
@@ -113,7 +113,9 @@ fn write(
     output: Output,
 ) -> anyhow::Result<()> {
     let Some(write) = format.writer() else { anyhow::bail!("{} cannot be written", format.name()) };
-    profile.strings.replace(printed::line);
+    if format.is_text() {
+        profile.strings.replace(printed::line);
+    }
     let cut = view::cut_long_texts(&mut profile);
     if cut > 0 {
         let s = if cut == 1 { "" } else { "s" };
@@ -124,7 +126,9 @@ fn write(
     }
     let path = output.path().to_owned();
     let to_stdout = output.is_stdout();
-    let bytes = output.write_text(|out| write(&profile, &options, out))?;
+    let content = |out: &mut dyn std::io::Write| write(&profile, &options, out);
+    let bytes =
+        if format.is_text() { output.write_text(content)? } else { output.write_bytes(content)? };
     if !to_stdout {
         summary::written(&mut Stderr, &path, bytes, None)?;
     }

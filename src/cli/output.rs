@@ -158,6 +158,22 @@ impl Output {
         })
     }
 
+    /// Puts the bytes that `write` writes in its place. Returns the number of bytes written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::write`].
+    pub fn write_bytes(
+        self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<u64> {
+        self.write_with(|out| {
+            let mut out = BufWriter::with_capacity(1 << 16, out);
+            write(&mut out)?;
+            out.flush()
+        })
+    }
+
     fn write_with(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -223,6 +223,23 @@ fn files_of_the_firefox_profiler_are_written_and_read() {
 }
 
 #[test]
+fn otlp_files_hold_what_pprof_files_hold() {
+    let dir = temp_dir();
+    profile(&dir.path().join("profile.pb.gz"));
+    let run = |args: &str| Prof::new(&dir, args).run().ok().text();
+    run("export -o out.otlp");
+    run("export out.otlp -o again.pb.gz");
+    for args in ["flame --folded", "report --granularity lines -n 0 --type samples"] {
+        let text =
+            |file: &str| run(&format!("{args} {file}")).replace(&format!("File: {file}"), "");
+        assert_eq!(text("again.pb.gz"), text("profile.pb.gz"));
+    }
+    std::fs::write(dir.path().join("x.rs"), "fn main() {}\n").unwrap();
+    Prof::new(&dir, "export --to otlp -o x.rs").run().refused(1, &["will not replace"]);
+    assert_eq!(std::fs::read(dir.path().join("x.rs")).unwrap(), b"fn main() {}\n");
+}
+
+#[test]
 fn profiles_of_node_are_read() {
     if !needs(&["node"]) {
         return;

@@ -15,7 +15,7 @@ use profile::{
 pub(crate) const MOST_FRAMES: usize = 65_536;
 
 /// A value of a sample: that of sample type number `column`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ColumnValue {
     pub column: usize,
     pub value: i64,
@@ -124,8 +124,12 @@ impl Assembly {
     /// Id of a function by its name, source file and first line (0: unknown).
     pub(crate) fn function(&mut self, name: &str, file: &str, start_line: i64) -> FunctionId {
         let name = self.string(name);
-        let function =
-            Function { name, system_name: name, filename: self.string(file), start_line };
+        let filename = self.string(file);
+        self.function_with(Function { name, system_name: name, filename, start_line })
+    }
+
+    /// Id of a function.
+    pub(crate) fn function_with(&mut self, function: Function) -> FunctionId {
         let functions = &mut self.profile.functions;
         *self.functions.entry(function).or_insert_with(|| {
             functions.push(function);

@@ -12,6 +12,7 @@ mod file;
 pub mod firefox;
 mod json;
 mod lines;
+pub mod otlp;
 pub mod perf_script;
 pub mod pprof;
 mod samples;
@@ -78,6 +79,11 @@ pub trait Format: Sync {
         self.read(file)
     }
 
+    /// True if its files are text, which a terminal may show.
+    fn is_text(&self) -> bool {
+        true
+    }
+
     /// The function that writes it; `None`: prof only reads it.
     fn writer(&self) -> Option<Writer> {
         None
@@ -104,6 +110,7 @@ pub const FORMATS: &[&dyn Format] = &[
     &stack_maps::Bpftrace,
     &stack_maps::Dtrace,
     &collapsed::Collapsed,
+    &otlp::Otlp,
     &pprof::Pprof,
 ];
 

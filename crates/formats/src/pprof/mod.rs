@@ -68,6 +68,10 @@ impl Format for Pprof {
         read_file(file)
     }
 
+    fn is_text(&self) -> bool {
+        false
+    }
+
     fn writer(&self) -> Option<Writer> {
         Some(|profile, _, out| write(profile, out))
     }

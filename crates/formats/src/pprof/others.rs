@@ -41,6 +41,8 @@ fn json(text: &str) -> &'static str {
     let has = |key: &str| text.contains(&format!("\"{key}\""));
     if has("traceEvents") || has("ph") && (has("ts") || has("pid")) {
         "it is a Chrome trace; open it in https://ui.perfetto.dev"
+    } else if has("resourceProfiles") {
+        "it is OTLP as JSON; prof reads OTLP as protobuf"
     } else if has("snapshot") {
         "it is a heap snapshot of V8; open it in Chrome's developer tools"
     } else {
@@ -88,6 +90,7 @@ mod tests {
             (b"heap_v2/1024\n  t*: 3: 1000 [0: 0]\n", "jemalloc; jeprof"),
             (b"FLR\0\0\x02\0\0xxxx", "flight recording (JFR); convert it with jfrconv"),
             (b"{\"snapshot\":{\"meta\":{\"node_fields\"", "heap snapshot of V8"),
+            (b"{\"resourceProfiles\":[", "OTLP as JSON"),
             (b"{\"traceEvents\":[{", "Chrome trace; open it"),
             (b"[\n{\"name\":\"a\",\"ph\":\"X\",\"ts\":1", "Chrome trace"),
             (b"{\"a\":1}", "it is JSON"),
