@@ -91,6 +91,9 @@ impl<'f> Reader<'f> {
                 "note: the file has version {version} of the format; prof knows those up to {NEWEST}"
             ));
         }
+        if file.threads.is_empty() {
+            return Err(invalid("it has no threads"));
+        }
         let shared = Shared::new(file, &mut all);
         let values = Values::new(file);
         let start = file.meta.start_time.unwrap_or_default();

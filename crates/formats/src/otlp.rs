@@ -239,9 +239,6 @@ impl Reader<'_> {
 
     fn profile(&mut self, profile: &[u8], labels: &[Label]) -> Result<(), ReadError> {
         let header = header(profile)?;
-        if contents(profile, SAMPLES).next().is_none() {
-            return Ok(());
-        }
         let column = self.column(&header)?;
         self.facts(&header)?;
         let context = ProfileContext { column, labels };
@@ -337,6 +334,9 @@ impl Reader<'_> {
 
     /// The profile.
     fn finish(mut self) -> Result<Profile, ReadError> {
+        if self.all.profile.sample_types.is_empty() {
+            return Err(invalid("it has no profile"));
+        }
         self.timed.add_to(&mut self.all, self.content)?;
         if self.start.is_none() {
             let duration = self.all.begin_times_at_zero().saturating_mul(1000);

@@ -98,7 +98,7 @@ struct Keys {
 }
 
 /// What the samples of a thread have in common.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct ThreadKey {
     pid: Option<i64>,
     /// False for the first thread of a process, which comes first.
@@ -159,6 +159,10 @@ pub(super) fn write(
         markers: MarkerKeys::new(profile, weights),
     };
     let mut threads: Vec<(ThreadKey, Vec<RowPart>)> = written.threads().into_iter().collect();
+    if threads.is_empty() {
+        // A file has a thread at least.
+        threads.push((ThreadKey::default(), Vec::new()));
+    }
     threads.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     let meta = serde_json::to_string(&written.meta())?;
     let libs = serde_json::to_string(&written.libraries.list)?;

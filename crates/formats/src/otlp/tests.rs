@@ -230,6 +230,7 @@ fn wrong_files_are_refused() {
     }
     let bytes = agent().encode_to_vec();
     assert!(read(&bytes[..bytes.len() - 3]).is_err());
+    assert_eq!(read(b"@[").unwrap_err(), "not valid OTLP profiles: it has no profile");
     let mut extreme = agent();
     profile(&mut extreme).samples[0].values = vec![i64::MAX, i64::MAX];
     profile(&mut extreme).samples[0].timestamps_unix_nano = vec![0, u64::MAX];
