@@ -174,6 +174,24 @@ fn another_build_at_the_same_path_gives_no_names() {
     assert_eq!(outcome.binaries[0].why, why);
 }
 
+/// A duration without a start is no time at which the recording ended.
+#[test]
+fn without_a_time_a_file_without_a_build_id_is_not_taken_for_changed() {
+    let lab = Lab::new();
+    let binary = lab.compile("a", C, &["-g", "-Wl,--build-id=none"]);
+    let address = marks(&binary)("mark_outer");
+    let mut p = profile(&binary, mapping_of(&binary, 0), 0, &[address]);
+    p.mappings.iter_mut().for_each(|mapping| mapping.build_id = profile::StrId::EMPTY);
+    p.duration_nanos = 1_000_000_000;
+    symbolize(&mut p, &lab.options(), &quiet);
+    assert_eq!(names(&p, 0), ["outer"]);
+    // One nanosecond after the epoch.
+    let mut p = Profile { time_nanos: 1, ..p };
+    let options = SymbolOptions { force: true, ..lab.options() };
+    let outcome = symbolize(&mut p, &options, &quiet);
+    assert_eq!(outcome.binaries[0].why, Some(Cause::Changed));
+}
+
 #[test]
 fn another_path_can_replace_the_recorded_one() {
     let lab = Lab::new();

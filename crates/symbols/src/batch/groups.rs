@@ -229,7 +229,7 @@ fn open(
     } else if file == "[vdso]" {
         simple(Vdso::running().map(|v| NameSource::Vdso(v, build_id.to_owned())))
     } else if is_compilers_file(file) {
-        let end = profile.time_nanos.saturating_add(profile.duration_nanos);
+        let end = end_of(profile);
         simple(RunTime::open(instead.unwrap_or(Path::new(file)), end).map(NameSource::RunTime))
     } else if instead.is_none() && is_anonymous(file) {
         simple(Err(Cause::Anonymous))
@@ -246,10 +246,18 @@ fn open(
     }
 }
 
+/// The end of the recording, in nanoseconds since the Unix epoch; 0 if its start is not known.
+fn end_of(profile: &Profile) -> i64 {
+    match profile.time_nanos {
+        0 => 0,
+        start => start.saturating_add(profile.duration_nanos),
+    }
+}
+
 /// True if the file was written to after the recording had ended, or replaced by another, which may
 /// be older.
 fn changed_after(profile: &Profile, file: &str, instead: Option<&Path>) -> bool {
-    let end = profile.time_nanos.saturating_add(profile.duration_nanos);
+    let end = end_of(profile);
     let now = instead.map_or_else(|| foreign::resolve(Path::new(file)), foreign::resolve_link);
     let Ok(now) = now.map(|found| found.metadata) else { return false };
     let nanos = |s: i64, ns: i64| i128::from(s) * 1_000_000_000 + i128::from(ns);
