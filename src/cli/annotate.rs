@@ -173,6 +173,7 @@ impl Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut args = args;
     args.filter.no_inlines |= args.symbols.no_inlines();
+    args.filter.names = args.symbols.clone().into();
     args.check_granularity()?;
     let places = CodeOptions { paths: args.paths()?, symbols: args.symbols.options()? };
     let profile = args.filter.load(&ProfileSource::Files(args.files.clone()))?;

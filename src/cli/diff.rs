@@ -152,7 +152,8 @@ pub(super) struct DiffPlan<'a> {
 }
 
 /// Runs `prof diff`.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.filter.names = args.code.names();
     let (before, after) = match (&args.before, &args.after) {
         (None, _) if !args.base.is_empty() => (args.base.clone(), args.with.clone()),
         (None, _) => {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
+use super::address_names::BinaryArgs;
 use super::filter::{FilterArgs, samples};
 use super::output::Output;
 use super::source::ProfileSource;
@@ -34,6 +35,9 @@ pub struct Args {
 
     #[command(flatten)]
     filter: FilterArgs,
+
+    #[command(flatten)]
+    binaries: BinaryArgs,
 }
 
 /// A format that is written.
@@ -58,7 +62,8 @@ fn format() -> impl TypedValueParser<Value = FormatArg> {
 }
 
 /// Runs `prof export`.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.filter.names = (&args.binaries).into();
     args.filter.check()?;
     if args.filter.granularity.is_some() {
         return Err(usage(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
+use super::address_names::AddressNames;
 use super::source::{Loaded, ProfileSource};
 use super::{columns, usage};
 use crate::report::answer;
@@ -71,6 +72,10 @@ pub struct FilterArgs {
     #[command(flatten)]
     pub samples: SampleArgs,
 
+    /// Names for files with addresses.
+    #[arg(skip)]
+    pub names: AddressNames,
+
     /// Style of C++, Rust, D and OCaml names [default: as in the profile]
     #[arg(long, value_name = "STYLE", value_parser = style(), help_heading = "Symbols")]
     pub demangle: Option<Style>,
@@ -124,12 +129,12 @@ impl FilterArgs {
     pub fn load(&self, source: &ProfileSource) -> anyhow::Result<Arc<Profile>> {
         // Before the profiles, so that an error is reported at once.
         self.check()?;
-        Ok(Arc::new(self.read(source)?.noted()))
+        Ok(Arc::new(self.read(source, &self.names)?.noted()))
     }
 
     /// The same for the interactive views, whose filters match the names that are shown.
     pub fn open(&self, source: &ProfileSource) -> anyhow::Result<Loaded> {
-        let Loaded { mut profile, notes } = self.read(source)?;
+        let Loaded { mut profile, notes } = self.read(source, &self.names.quiet())?;
         if self.samples.time.is_given() && profile.times.is_empty() {
             return Err(failed(&QueryError::NoTimes(Timed::Filter)));
         }
@@ -148,8 +153,8 @@ impl FilterArgs {
         profile
     }
 
-    fn read(&self, source: &ProfileSource) -> anyhow::Result<Loaded> {
-        let Loaded { mut profile, mut notes } = source.read()?;
+    fn read(&self, source: &ProfileSource, names: &AddressNames) -> anyhow::Result<Loaded> {
+        let Loaded { mut profile, mut notes } = source.read(names)?;
         notes.extend(self.restyled(&mut profile));
         Ok(Loaded { profile: without_dropped_frames(profile), notes })
     }

@@ -150,6 +150,7 @@ pub struct DrawArgs {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut args = args;
     args.draw.filter.no_inlines |= args.symbols.no_inlines();
+    args.draw.filter.names = args.symbols.clone().into();
     args.draw.check()?;
     args.check()?;
     let source = ProfileSource::Files(args.files.clone());

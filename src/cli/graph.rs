@@ -5,6 +5,7 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::address_names::BinaryArgs;
 use super::filter::{FilterArgs, answered};
 use super::output::Output;
 use super::picture::{self, Picture};
@@ -30,6 +31,9 @@ pub struct Args {
 
     #[command(flatten)]
     filter: FilterArgs,
+
+    #[command(flatten)]
+    binaries: BinaryArgs,
 
     #[command(flatten)]
     values: ValueArgs,
@@ -70,7 +74,8 @@ fn fraction(text: &str) -> Result<f64, String> {
 }
 
 /// Runs `prof graph`.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.filter.names = (&args.binaries).into();
     if let Some(path) = args.output.as_deref().filter(|_| !args.json) {
         picture::check_name(path, Picture::Graph)?;
     }

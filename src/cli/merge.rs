@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use super::address_names::BinaryArgs;
 use super::examples;
 use super::filter::samples::{self, SampleArgs};
 use super::source::ProfileSource;
@@ -23,6 +24,9 @@ pub struct Args {
 
     #[command(flatten)]
     samples: SampleArgs,
+
+    #[command(flatten)]
+    binaries: BinaryArgs,
 }
 
 /// Runs `prof merge`.
@@ -30,7 +34,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.samples.check()?;
     // First, so that an unwritable path is reported before the work.
     let output = samples::output(&args.output)?;
-    let profile = ProfileSource::Files(args.files).read()?.noted();
+    let profile = ProfileSource::Files(args.files).read(&(&args.binaries).into())?.noted();
     // As it was recorded: the frames that a profile drops are dropped where it is shown.
     let merged = if args.samples.added().is_empty() {
         profile

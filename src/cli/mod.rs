@@ -1,5 +1,6 @@
 //! The command line: one file for each subcommand, with `Args` and `run(Args) -> Result<ExitCode>`.
 
+mod address_names;
 mod annotate;
 mod columns;
 mod completions;

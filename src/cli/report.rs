@@ -350,7 +350,8 @@ impl Args {
 }
 
 /// Runs `prof report`.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.filter.names = args.code.names();
     let plan = args.plan();
     if !args.diff.is_empty() {
         return args.compare(plan);

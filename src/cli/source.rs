@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use super::address_names::AddressNames;
 use profile::Profile;
 use sys::printed::Stderr;
 
@@ -44,12 +45,12 @@ impl Loaded {
 }
 
 impl ProfileSource {
-    /// Reads and merges the profiles, as they are. Names may contain any characters; see
-    /// [`FilterArgs::load`](super::filter::FilterArgs::load).
-    pub fn read(&self) -> anyhow::Result<Loaded> {
+    /// Reads and merges the profiles, as they are, with the names of those that have addresses.
+    /// Names may contain any characters; see [`FilterArgs::load`](super::filter::FilterArgs::load).
+    pub fn read(&self, names: &AddressNames) -> anyhow::Result<Loaded> {
         match self {
-            ProfileSource::Files(files) if files.is_empty() => read_default(Path::new("")),
-            ProfileSource::Files(files) => read_files(files),
+            ProfileSource::Files(files) if files.is_empty() => read_default(Path::new(""), names),
+            ProfileSource::Files(files) => read_files(files, names),
         }
     }
 
@@ -100,21 +101,22 @@ fn part(file: &Path) -> ProfileSource {
 }
 
 /// Reads the default file of a directory.
-fn read_default(directory: &Path) -> anyhow::Result<Loaded> {
+fn read_default(directory: &Path, names: &AddressNames) -> anyhow::Result<Loaded> {
     let file = directory.join(DEFAULT_FILE);
     if !file.exists() {
         anyhow::bail!(
             "no {DEFAULT_FILE} in this directory; name a FILE, or create one with prof record"
         );
     }
-    read_files(&[file])
+    read_files(&[file], names)
 }
 
 /// Reads and merges files.
-fn read_files(files: &[PathBuf]) -> anyhow::Result<Loaded> {
+fn read_files(files: &[PathBuf], names: &AddressNames) -> anyhow::Result<Loaded> {
     let mut profiles = Vec::with_capacity(files.len());
+    let mut notes: Vec<String> = Vec::new();
     for file in files {
-        profiles.push(formats::read_file(file)?);
+        profiles.push(names.named(formats::open_file(file)?, &mut notes)?);
     }
     profile::align_units(&mut profiles);
     let types = profiles.iter().flat_map(value_types).collect::<Vec<_>>();
@@ -126,7 +128,6 @@ fn read_files(files: &[PathBuf]) -> anyhow::Result<Loaded> {
             left.push(kind);
         }
     }
-    let mut notes: Vec<String> = Vec::new();
     if !left.is_empty() {
         notes.push(format!("not all files have {}: left out", left.join(", ")));
     }
@@ -173,13 +174,19 @@ mod tests {
     fn a_missing_default_file_has_its_own_error() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(
-            read_default(directory.path()).unwrap_err().to_string(),
+            read_default(directory.path(), &AddressNames::default()).unwrap_err().to_string(),
             "no profile.pb.gz in this directory; name a FILE, or create one with prof record"
         );
         write(&directory.path().join(DEFAULT_FILE), &["cpu"]);
-        assert_eq!(read_default(directory.path()).unwrap().profile.type_names(), ["cpu"]);
+        assert_eq!(
+            read_default(directory.path(), &AddressNames::default()).unwrap().profile.type_names(),
+            ["cpu"]
+        );
         let missing = directory.path().join("missing").join(DEFAULT_FILE);
-        let error = ProfileSource::Files(vec![missing]).read().unwrap_err().to_string();
+        let error = ProfileSource::Files(vec![missing])
+            .read(&AddressNames::default())
+            .unwrap_err()
+            .to_string();
         assert!(!error.contains("in this directory"), "{error}");
     }
 
@@ -189,9 +196,11 @@ mod tests {
         let paths = ["a", "b"].map(|name| directory.path().join(name));
         write(&paths[0], &["cpu", "samples"]);
         write(&paths[1], &["samples"]);
-        let one = ProfileSource::Files(vec![paths[0].clone()]).read().unwrap();
+        let one =
+            ProfileSource::Files(vec![paths[0].clone()]).read(&AddressNames::default()).unwrap();
         assert_eq!((one.profile.type_names().len(), one.notes.len()), (2, 0));
-        let Loaded { profile, notes } = ProfileSource::Files(paths.to_vec()).read().unwrap();
+        let Loaded { profile, notes } =
+            ProfileSource::Files(paths.to_vec()).read(&AddressNames::default()).unwrap();
         assert_eq!(profile.type_names(), ["samples"]);
         assert_eq!(notes, ["not all files have cpu: left out"]);
         let view = view::View::new(&profile, 0, view::Granularity::FUNCTION);

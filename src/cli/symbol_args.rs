@@ -11,7 +11,7 @@ use symbols::{Cache, SymbolOptions};
 const HEADING: &str = "Symbols";
 
 /// Sources and style of names.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct SymbolArgs {
     /// Also look for binaries and debug files in DIR (repeatable)
     ///
@@ -44,6 +44,16 @@ pub struct SymbolArgs {
 }
 
 impl SymbolArgs {
+    /// The default, with directories of `--symbol-path` and values of `--debuginfod`.
+    pub fn with_places(symbol_path: Vec<PathBuf>, debuginfod: Vec<String>) -> SymbolArgs {
+        SymbolArgs { symbol_path, debuginfod, ..SymbolArgs::default() }
+    }
+
+    /// The values of `--debuginfod`.
+    pub fn servers(&self) -> &[String] {
+        &self.debuginfod
+    }
+
     /// True if inlined functions are not to be shown.
     pub fn no_inlines(&self) -> bool {
         self.no_inlines
@@ -51,12 +61,7 @@ impl SymbolArgs {
 
     /// The first of these options that was given, of those that have no meaning for a profile.
     pub fn given(&self) -> Option<&'static str> {
-        let given = [
-            ("--symbol-path", !self.symbol_path.is_empty()),
-            ("--debuginfod", !self.debuginfod.is_empty()),
-            ("--no-demangle", self.no_demangle),
-            ("--no-cache", self.no_cache),
-        ];
+        let given = [("--no-demangle", self.no_demangle), ("--no-cache", self.no_cache)];
         given.into_iter().find_map(|(name, given)| given.then_some(name))
     }
 

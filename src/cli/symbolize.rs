@@ -51,7 +51,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     // First, so that an unwritable path is reported before the work.
     let output = Output::create(args.output.as_ref().unwrap_or(&args.file))?;
-    let mut options = SymbolOptions { force: args.force, ..args.symbols.options()? };
+    let mut options = SymbolOptions {
+        force: args.force,
+        at_any_time: format.frames_are_addresses(),
+        ..args.symbols.options()?
+    };
     if let Some(jobs) = args.jobs {
         options.jobs = jobs.into();
     }

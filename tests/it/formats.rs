@@ -73,7 +73,11 @@ fn formats_that_cannot_be_read_or_written_are_named() {
     let refused =
         |args: &str, code, words: &[&str]| Prof::new(&dir, args).run().refused(code, words);
     refused("report bad.folded", 1, &["bad.folded: not valid collapsed stacks: line 2: it has no"]);
-    refused("report perf.data", 1, &["not in a format that prof reads: it is perf's perf.data; "]);
+    refused(
+        "report perf.data",
+        1,
+        &["perf.data: not valid perf.data: it is cut off inside its header"],
+    );
     refused("report no", 1, &["no: not in a format that prof reads: it looks like text"]);
     refused("export", 2, &["name the format: --to ", "--to collapsed (.folded"]);
     refused("export -o out.txt", 2, &["out.txt: the name has no format's ending", ".pb.gz"]);

@@ -58,6 +58,7 @@ mod long_values;
 mod losses;
 mod mapped_files;
 mod names;
+mod perf_data;
 mod pictures;
 mod pprof_format;
 mod probes;

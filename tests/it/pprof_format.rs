@@ -256,5 +256,5 @@ fn damaged_files_are_refused_in_one_line() {
     index.extend([0x70, 0xff, 0x7f]);
     refused(&gzip(&index), &["string number 16383 is used"]);
     refused(&[content.clone(), content].concat(), &["pprof file"]);
-    refused(b"PERFILE2........", &["perf.data"]);
+    refused(b"PERFILE2........", &["not valid perf.data"]);
 }

@@ -67,6 +67,8 @@ pub(crate) struct Assembly {
     text: u64,
     /// Number of stacks that were cut.
     cut: u64,
+    /// Frames have addresses in place of names, which are looked up later.
+    pub frames_are_addresses: bool,
 }
 
 /// The sentence about a file whose content takes more than `allowed` bytes of memory, if `bytes` are
@@ -145,6 +147,12 @@ impl Assembly {
             mappings.push(Mapping { file, ..Mapping::default() });
             MappingId(mappings.len() as u32 - 1)
         })
+    }
+
+    /// Adds a mapping; the caller keeps its id.
+    pub(crate) fn add_mapping(&mut self, mapping: Mapping) -> MappingId {
+        self.profile.mappings.push(mapping);
+        MappingId(self.profile.mappings.len() as u32 - 1)
     }
 
     /// Id of the location with these lines, innermost first.
@@ -283,6 +291,7 @@ impl Assembly {
         self.text
             + 32 * profile.strings.len() as u64
             + 64 * profile.functions.len() as u64
+            + 64 * profile.mappings.len() as u64
             + 56 * profile.locations.len() as u64
             + 24 * profile.lines.len() as u64
             + 4 * self.frames
@@ -306,7 +315,7 @@ impl Assembly {
                 "note: {cut} stack{s} cut to the innermost {MOST_FRAMES} frames"
             ));
         }
-        let Assembly { mut profile, stacks, mut times, .. } = self;
+        let Assembly { mut profile, stacks, mut times, frames_are_addresses, .. } = self;
         profile.stacks = stacks.finish();
         times.sort_unstable_by_key(|time| (time.row, time.time));
         for samples in times.chunk_by(|a, b| a.row == b.row) {
@@ -316,7 +325,8 @@ impl Assembly {
         let has_filenames = profile.functions.iter().any(|f| f.filename != StrId::EMPTY);
         let has_line_numbers = profile.lines.iter().any(|line| line.line != 0);
         let has_inline_frames = profile.locations.iter().any(|l| l.line_count > 1);
-        for mapping in &mut profile.mappings {
+        let named = profile.mappings.iter_mut().filter(|_| !frames_are_addresses);
+        for mapping in named {
             mapping.has_functions = true;
             mapping.has_filenames = has_filenames;
             mapping.has_line_numbers = has_line_numbers;

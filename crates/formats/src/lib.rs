@@ -8,11 +8,13 @@ mod assembly;
 pub mod callgrind;
 pub mod collapsed;
 mod error;
+mod event_types;
 mod file;
 pub mod firefox;
 mod json;
 mod lines;
 pub mod otlp;
+pub mod perf_data;
 pub mod perf_script;
 pub mod pprof;
 mod samples;
@@ -79,6 +81,12 @@ pub trait Format: Sync {
         self.read(file)
     }
 
+    /// True if what is read has addresses in place of the names of functions: who reads the profile
+    /// looks them up, as those of a recording.
+    fn frames_are_addresses(&self) -> bool {
+        false
+    }
+
     /// True if its files are text, which a terminal may show.
     fn is_text(&self) -> bool {
         true
@@ -101,6 +109,7 @@ pub struct Opened {
 /// All formats. The first that detects a stream reads it; of a stream that none detects, the name
 /// decides, and else the last format, which reports the error.
 pub const FORMATS: &[&dyn Format] = &[
+    &perf_data::PerfData,
     &speedscope::Speedscope,
     &firefox::Firefox,
     &v8::CpuProfile,
@@ -241,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_stream_without_a_format_is_explained() {
-        let error = read(&mut &b"PERFILE2\x68\0\0\0"[..]).unwrap_err().to_string();
-        let start = "not in a format that prof reads: it is perf's perf.data; ";
+        let error = read(&mut &b"FLR\0\0\x02\0\0"[..]).unwrap_err().to_string();
+        let start = "not in a format that prof reads: it is a Java flight recording (JFR); ";
         assert!(error.starts_with(start), "{error}");
         assert_eq!(read(&mut io::empty()).unwrap_err().to_string(), "the file is empty");
     }

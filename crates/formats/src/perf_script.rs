@@ -19,6 +19,7 @@ use profile::{Label, LabelSetId, LabelTable, LabelValue, Line, LocationId, Profi
 
 use crate::assembly::{AddedSample, Assembly, ColumnValue};
 use crate::error::ReadError;
+use crate::event_types::EventTypes;
 use crate::lines::Lines;
 use crate::unpacked::{text, whole_lines};
 use crate::{Format, Writer};
@@ -33,9 +34,6 @@ const TITLE: &str = "text of perf script";
 
 /// The command of samples without one.
 const NO_COMMAND: &str = "[unknown]";
-
-/// Most events of a file.
-const EVENTS: usize = 256;
 
 /// The column of the number of samples.
 const SAMPLES: usize = 0;
@@ -92,12 +90,6 @@ impl Format for PerfScript {
     }
 }
 
-/// An event of a file.
-struct Event {
-    name: Box<str>,
-    column: usize,
-}
-
 /// The sample whose frames are being read.
 struct OpenSample {
     labels: LabelSetId,
@@ -116,7 +108,7 @@ struct Inlined {
 #[derive(Default)]
 struct Reader {
     all: Assembly,
-    events: Vec<Event>,
+    events: EventTypes,
     open: Option<OpenSample>,
     stack: Vec<LocationId>,
     inlined: Inlined,
@@ -195,34 +187,8 @@ impl Reader {
 
     /// The value of an event: its period, or 1.
     fn event(&mut self, name: &str, period: Option<i64>) -> Result<ColumnValue, String> {
-        let found = self.events.iter().find(|event| &*event.name == name);
-        let column = match found {
-            Some(event) => event.column,
-            None if self.events.len() == EVENTS => {
-                return Err(format!("there are more than {EVENTS} events"));
-            }
-            None => {
-                let column = self.add_type(name, period.is_some());
-                self.events.push(Event { name: name.into(), column });
-                column
-            }
-        };
+        let column = self.events.column(&mut self.all, name, period.is_some())?;
         Ok(ColumnValue { column, value: period.unwrap_or(1) })
-    }
-
-    /// Adds the sample type of an event, whose name differs from those before.
-    fn add_type(&mut self, event: &str, has_period: bool) -> usize {
-        let clock = event.split(':').next().unwrap_or(event);
-        let is_time = has_period && ["cpu-clock", "task-clock"].contains(&clock);
-        let unit = if is_time { "nanoseconds" } else { "count" };
-        let names = self.all.profile.type_names();
-        let is_free = |name: &&str| !names.iter().any(|taken| &**taken == *name);
-        let name = match Some("cpu").filter(|_| is_time).filter(is_free) {
-            Some(name) => name.to_owned(),
-            None if is_free(&event) => event.to_owned(),
-            None => format!("event {event}"),
-        };
-        self.all.add_type(&name, unit)
     }
 
     fn labels(&mut self, header: &Header<'_>) -> LabelSetId {

@@ -59,21 +59,30 @@ impl<'r> Unpacked<'r> {
 
     /// Memory that a profile made of what was read so far may take, in bytes.
     pub(crate) fn memory_allowed(&self) -> u64 {
-        FREE_MEMORY.saturating_add(self.source.file_bytes().saturating_mul(MEMORY_RATIO))
+        memory_allowed(self.source.file_bytes())
     }
 
     fn check_size(&self) -> io::Result<()> {
         if self.bytes > LARGEST {
             return Err(refused(format!("it is larger than {} MiB uncompressed", LARGEST >> 20)));
         }
-        let file = self.source.file_bytes();
-        if self.bytes > FREE.saturating_add(file.saturating_mul(RATIO)) {
-            let times = self.bytes / file.max(1);
-            let what = format!("it unpacks to {times} times its size, which no profile does");
-            return Err(refused(what));
-        }
-        Ok(())
+        check_ratio(self.bytes, self.source.file_bytes()).map_err(refused)
     }
+}
+
+/// Memory that a profile made of `file_bytes` bytes of a file may take, in bytes.
+pub(crate) fn memory_allowed(file_bytes: u64) -> u64 {
+    FREE_MEMORY.saturating_add(file_bytes.saturating_mul(MEMORY_RATIO))
+}
+
+/// The sentence about a content of `bytes` bytes, if that is too much for `file_bytes` bytes of a
+/// file.
+pub(crate) fn check_ratio(bytes: u64, file_bytes: u64) -> Result<(), String> {
+    if bytes > FREE.saturating_add(file_bytes.saturating_mul(RATIO)) {
+        let times = bytes / file_bytes.max(1);
+        return Err(format!("it unpacks to {times} times its size, which no profile does"));
+    }
+    Ok(())
 }
 
 fn refused(what: String) -> io::Error {

@@ -53,6 +53,8 @@ pub enum Cause {
     KernelDiffers,
     /// The kernel was recorded before the last boot, which moved it.
     KernelRebooted,
+    /// The recording does not identify its kernel, or it was at other addresses then.
+    KernelUnidentified,
     /// The JIT compiler wrote no perf map.
     PerfMapMissing,
     /// The perf map or jitdump file was created or changed after the recording, perhaps by another
@@ -98,6 +100,7 @@ impl Cause {
             Cause::KernelHidden => ("kernel-hidden", None),
             Cause::KernelDiffers => ("kernel-differs", None),
             Cause::KernelRebooted => ("kernel-rebooted", None),
+            Cause::KernelUnidentified => ("kernel-unidentified", None),
             Cause::PerfMapMissing => ("perf-map-missing", None),
             Cause::PerfMapNewer => ("perf-map-newer", None),
             Cause::JitdumpCut => ("jitdump-cut", None),
@@ -138,6 +141,7 @@ impl Cause {
             ("kernel-hidden", _) => Cause::KernelHidden,
             ("kernel-differs", _) => Cause::KernelDiffers,
             ("kernel-rebooted", _) => Cause::KernelRebooted,
+            ("kernel-unidentified", _) => Cause::KernelUnidentified,
             ("perf-map-missing", _) => Cause::PerfMapMissing,
             ("perf-map-newer", _) => Cause::PerfMapNewer,
             ("jitdump-cut", _) => Cause::JitdumpCut,
@@ -193,6 +197,9 @@ impl fmt::Display for Cause {
             Cause::KernelRebooted => {
                 f.write_str("recorded before the last boot, which moved the kernel's addresses")
             }
+            Cause::KernelUnidentified => f.write_str(
+                "the recording does not identify its kernel, or that was at other addresses",
+            ),
             Cause::PerfMapMissing => f.write_str("no perf map: its compiler wrote none"),
             Cause::PerfMapNewer => f.write_str(
                 "the file that names it was made or changed after the recording, and is not that of \
@@ -291,6 +298,7 @@ mod tests {
             Cause::Reused,
             Cause::NoVdso,
             Cause::Anonymous,
+            Cause::KernelUnidentified,
             Cause::PerfMapLines(7),
         ];
         for cause in causes {

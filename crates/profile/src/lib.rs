@@ -51,6 +51,10 @@ pub use windows::{LiveWindow, NameRequest, WindowLimits, Windows};
 
 use rustc_hash::FxHashMap;
 
+/// Name of the mapping of a kernel that its recording does not identify: its addresses must not be
+/// looked up in the kernel that runs.
+pub const UNIDENTIFIED_KERNEL: &str = "[kernel.unidentified]";
+
 /// Index of a [`Mapping`] in [`Profile::mappings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MappingId(pub u32);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::address_frames::AddressFrames;
 use super::pace::Pace;
-use profile::Cause;
+use profile::{Cause, UNIDENTIFIED_KERNEL};
 use sys::elf::{build_id_in_notes, hex};
 
 /// Largest distance of an address from its symbol: no kernel function is that long.
@@ -281,8 +281,11 @@ fn parse(line: &str) -> Option<(u64, u8, KernelFunction<'_>)> {
 ///
 /// # Errors
 ///
-/// It is another build, or was recorded before the last boot, which moves the kernel.
+/// It is not known, is another build, or was recorded before the last boot, which moves the kernel.
 pub fn check_same(file: &str, build_id: &str, time_nanos: i64) -> Result<(), Cause> {
+    if file == UNIDENTIFIED_KERNEL {
+        return Err(Cause::KernelUnidentified);
+    }
     let running = running_build_id(file);
     if !build_id.is_empty() && !running.is_empty() && build_id != running {
         return Err(Cause::KernelDiffers);

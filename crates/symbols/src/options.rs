@@ -32,6 +32,9 @@ pub struct SymbolOptions {
     pub roots: HashMap<u32, Arc<Root>>,
     /// Recorded data about code made at run time, by index of the mapping.
     pub run_time: HashMap<u32, Arc<Epoch>>,
+    /// Code made at run time may have been sampled at any time, though the profile has a single
+    /// mapping of it: an address that several pieces of code had has no name.
+    pub at_any_time: bool,
     /// Mappings whose files have changed since, and have no build ID.
     pub changed: HashSet<u32>,
     /// Directories of separate debug files, as `/usr/lib/debug`.
@@ -63,6 +66,7 @@ impl Default for SymbolOptions {
             files: HashMap::new(),
             roots: HashMap::new(),
             run_time: HashMap::new(),
+            at_any_time: false,
             changed: HashSet::new(),
             debug_dirs: vec!["/usr/lib/debug".into()],
             symbol_path: Vec::new(),

@@ -183,12 +183,11 @@ fn without_a_time_a_file_without_a_build_id_is_not_taken_for_changed() {
     let mut p = profile(&binary, mapping_of(&binary, 0), 0, &[address]);
     p.mappings.iter_mut().for_each(|mapping| mapping.build_id = profile::StrId::EMPTY);
     p.duration_nanos = 1_000_000_000;
+    // One nanosecond after the epoch.
+    let mut old = Profile { time_nanos: 1, ..p.clone() };
     symbolize(&mut p, &lab.options(), &quiet);
     assert_eq!(names(&p, 0), ["outer"]);
-    // One nanosecond after the epoch.
-    let mut p = Profile { time_nanos: 1, ..p };
-    let options = SymbolOptions { force: true, ..lab.options() };
-    let outcome = symbolize(&mut p, &options, &quiet);
+    let outcome = symbolize(&mut old, &lab.options(), &quiet);
     assert_eq!(outcome.binaries[0].why, Some(Cause::Changed));
 }
 

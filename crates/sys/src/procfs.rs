@@ -2,7 +2,7 @@
 //! ordinary result.
 
 use std::fs;
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -25,6 +25,21 @@ pub fn check_mounted() -> Result<(), Error> {
 /// True if `/proc` is mounted.
 pub fn is_mounted() -> bool {
     std::path::Path::new("/proc/self/stat").exists()
+}
+
+/// The address of one of the first symbols of the kernel, such as `_text`. `None`: it is not among
+/// them, or `kptr_restrict` hides the addresses.
+pub fn kernel_symbol(name: &str) -> Option<u64> {
+    /// Variables of each CPU come before the code.
+    const LINES: usize = 16_384;
+    let file = fs::File::open("/proc/kallsyms").ok()?;
+    let lines = BufReader::new(file).lines().take(LINES).map_while(Result::ok);
+    let address = |line: String| {
+        let mut fields = line.split_ascii_whitespace();
+        let address = u64::from_str_radix(fields.next()?, 16).ok()?;
+        (fields.nth(1) == Some(name) && address != 0).then_some(address)
+    };
+    lines.filter_map(address).next()
 }
 
 /// Fields of `/proc/PID/stat`.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
+use super::super::address_names::AddressNames;
 use super::super::diff::{Sides, common_types};
 use super::super::filter::{FilterArgs, failed};
 use super::super::sort::check_labels;
 use super::super::source::{ComparedSources, Loaded, ProfileSource};
-use super::super::symbol_args::debuginfod_client;
+use super::super::symbol_args::{SymbolArgs, debuginfod_client};
 use super::command::CommandOptions;
 use super::{Args, Plan};
 use crate::report::diff::renamed_line;
@@ -209,12 +210,15 @@ pub(in crate::cli) struct CodeArgs {
     #[arg(long, alias = "trim_path", value_name = "PREFIX", help_heading = "Source")]
     trim_path: Vec<String>,
 
-    /// On a terminal, look for binaries and debug files in DIR (repeatable)
+    /// Look for binaries and debug files in DIR (repeatable)
+    ///
+    /// On a terminal, and for the names of files whose frames are addresses, such as perf.data.
     #[arg(long, value_name = "DIR", help_heading = "Source")]
     symbol_path: Vec<PathBuf>,
 
-    /// On a terminal, fetch missing source and debug files (repeatable)
+    /// Fetch missing source and debug files (repeatable)
     ///
+    /// On a terminal, and for the names of files whose frames are addresses, such as perf.data.
     /// From the debuginfod server at URL. Without it, the servers are those in the environment
     /// variable DEBUGINFOD_URLS.
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "",
@@ -231,6 +235,11 @@ impl CodeArgs {
         let symbol = self.symbol_path.iter().map(|value| path("symbol-path", value));
         let servers = self.debuginfod.iter().map(|url| format!("--debuginfod={url}"));
         source.chain(trim).chain(symbol).chain(servers).collect()
+    }
+
+    /// Where the names of files with addresses are looked up.
+    pub(in crate::cli) fn names(&self) -> AddressNames {
+        SymbolArgs::with_places(self.symbol_path.clone(), self.debuginfod.clone()).into()
     }
 
     /// The places. Fails if a value of `--debuginfod` is not a URL, or there is no server.

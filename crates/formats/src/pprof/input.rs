@@ -234,10 +234,6 @@ impl<'r> Input<'r> {
 /// Description of a file that begins like another known format.
 fn other_container(magic: &[u8]) -> Option<&'static str> {
     Some(match magic {
-        [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
-            "it is perf's perf.data; record with prof record, or convert it with perf_to_profile (of \
-             https://github.com/google/perf_data_converter)"
-        }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is compressed with zstd; unpack it with zstd -d",
         [0xfd, b'7', b'z', b'X', b'Z', ..] => "it is compressed with xz; unpack it with xz -d",
         [b'B', b'Z', b'h', ..] => "it is compressed with bzip2; unpack it with bzip2 -d",

@@ -68,7 +68,7 @@ pub fn groups(
     requested: &[Vec<LocationId>],
     until: Instant,
 ) -> (Vec<AddressGroup>, Vec<NameSource>) {
-    let mut grouping = Grouping::default();
+    let mut grouping = Grouping { at_any_time: options.at_any_time, ..Grouping::default() };
     let mut by_file = FxHashMap::default();
     for (id, mapping) in (0..).map(MappingId).zip(&profile.mappings) {
         let locations = &requested[id.0 as usize];
@@ -109,6 +109,8 @@ struct Grouping {
     sources: Vec<NameSource>,
     /// ELF files of each group.
     files: Vec<Option<SymbolFiles>>,
+    /// See [`SymbolOptions::at_any_time`].
+    at_any_time: bool,
 }
 
 impl Grouping {
@@ -150,7 +152,8 @@ impl Grouping {
                 && number_of_dump(profile.str(mapping.file).as_bytes()).is_none()
         };
         let made_before = matches!(self.sources[group], NameSource::RunTime(_)) && epoch.is_none();
-        let whenever = if made_before && once() { Span::END } else { Span::UNKNOWN };
+        let whenever =
+            if made_before && !self.at_any_time && once() { Span::END } else { Span::UNKNOWN };
         for &location in locations {
             let address = profile.locations[location.0 as usize].address;
             let span = epoch.and_then(|epoch| epoch.spans.get(&address).copied());

@@ -1,0 +1,124 @@
+//! perf's recordings, `perf.data`: files and streams (`perf record -o -`), compressed or not.
+//!
+//! Events are sample types as in the text of `perf script`; stacks, labels, mappings and diagnostics
+//! are those that prof's own recorder would have written. User stacks that were copied
+//! (`--call-graph dwarf`) are unwound here. The names of functions are not in the file: see
+//! [`Format::frames_are_addresses`].
+
+mod attribute;
+mod events;
+mod fields;
+mod header;
+mod kernel;
+mod machine;
+mod queue;
+mod reader;
+mod record;
+mod records;
+mod spaces;
+mod stacks;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
+use std::time::UNIX_EPOCH;
+
+use profile::Profile;
+
+use crate::Format;
+use crate::error::ReadError;
+use crate::source::GZIP;
+use crate::unpacked::Unpacked;
+use header::{Container, Header, MAGIC, invalid};
+use reader::Reader;
+use records::Records;
+
+/// The format of [`mod@self`].
+#[derive(Debug)]
+pub struct PerfData;
+
+/// Its title.
+const TITLE: &str = "perf.data";
+
+/// Bytes that are read at once.
+const PIECE: usize = 256 << 10;
+
+impl Format for PerfData {
+    fn name(&self) -> &'static str {
+        "perf-data"
+    }
+
+    fn title(&self) -> &'static str {
+        TITLE
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["perf.data"]
+    }
+
+    fn detect(&self, head: &[u8]) -> bool {
+        head.starts_with(MAGIC) || head.starts_with(b"2ELIFREP")
+    }
+
+    fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {
+        let mut input = Unpacked::new(input)?;
+        let mut start = [0; 16];
+        input.read_exact(&mut start).map_err(cut)?;
+        match Container::parse(&start)? {
+            Container::Stream => read_stream(BufReader::with_capacity(PIECE, input)),
+            Container::File => {
+                // Its header refers to what comes later.
+                let mut file = tempfile::tempfile()?;
+                std::io::copy(&mut Cursor::new(start).chain(input), &mut file)?;
+                read_sections(&mut file, None)
+            }
+        }
+    }
+
+    fn read_file(&self, file: &mut File) -> Result<Profile, ReadError> {
+        let mut start = [0; 16];
+        let count = file.by_ref().take(16).read(&mut start)?;
+        file.rewind()?;
+        if count < start.len() || start.starts_with(&GZIP) {
+            return self.read(file);
+        }
+        match Container::parse(&start)? {
+            Container::Stream => {
+                file.seek(SeekFrom::Start(start.len() as u64))?;
+                read_stream(BufReader::with_capacity(PIECE, file))
+            }
+            Container::File => {
+                let written = file.metadata().ok().and_then(|m| m.modified().ok());
+                let since = written.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                read_sections(file, since.and_then(|time| i64::try_from(time.as_nanos()).ok()))
+            }
+        }
+    }
+
+    fn frames_are_addresses(&self) -> bool {
+        true
+    }
+}
+
+fn cut(error: std::io::Error) -> ReadError {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => invalid("it is cut off inside its header"),
+        _ => error.into(),
+    }
+}
+
+fn read_stream(input: impl Read) -> Result<Profile, ReadError> {
+    Reader::new(Header::default(), None).read(Records::new(input))
+}
+
+/// Reads a file, which was `written` at this time (nanoseconds since the Unix epoch).
+fn read_sections(file: &mut File, written: Option<i64>) -> Result<Profile, ReadError> {
+    let (header, data) = Header::read(file)?;
+    if header.events.is_empty() {
+        return Err(invalid("it has no events"));
+    }
+    file.seek(SeekFrom::Start(data.offset))?;
+    let records = BufReader::with_capacity(PIECE, file).take(data.size);
+    Reader::new(header, written).read(Records::new(records))
+}

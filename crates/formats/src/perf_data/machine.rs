@@ -1,0 +1,104 @@
+//! The machine of a recording, compared with this one.
+
+use sys::elf::{build_id_in_notes, hex};
+use sys::procfs;
+
+use super::header::Header;
+use super::record::Mode;
+
+/// The kernel's name in perf's build IDs.
+const KERNEL: &[u8] = b"[kernel.kallsyms]";
+
+/// A place of the recorded kernel: a symbol, and its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelBase {
+    /// `_text` or `_stext`.
+    pub symbol: String,
+    pub address: u64,
+}
+
+/// The machine of a recording.
+#[derive(Debug, Default)]
+pub struct Machine {
+    /// The kernel's build ID in hexadecimal; empty if it is not known.
+    pub kernel_build_id: String,
+    /// Set when its record was read.
+    pub base: Option<KernelBase>,
+    /// It has the architecture that prof runs on.
+    pub has_own_architecture: bool,
+    pub architecture: String,
+    /// It has the name and the kernel of this one.
+    pub is_this: bool,
+    /// It runs the kernel of this machine.
+    pub has_this_kernel: bool,
+}
+
+impl Machine {
+    pub fn new(header: &Header) -> Machine {
+        let own = std::env::consts::ARCH;
+        let architecture = header.architecture.clone().unwrap_or_else(|| own.to_owned());
+        let mut machine = Machine {
+            has_own_architecture: architecture == own,
+            architecture,
+            ..Machine::default()
+        };
+        for build_id in &header.build_ids {
+            if build_id.mode == Mode::Kernel && build_id.path == KERNEL {
+                machine.set_kernel(&build_id.id);
+            }
+        }
+        let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let is_here = header.hostname.as_deref().is_some_and(|name| name == here.trim());
+        machine.is_this = is_here && machine.has_this_kernel;
+        machine
+    }
+
+    /// Sets the build ID of the kernel.
+    pub fn set_kernel(&mut self, build_id: &[u8]) {
+        let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
+        let running = build_id_in_notes(&notes).unwrap_or_default();
+        self.kernel_build_id = hex(build_id);
+        self.has_this_kernel = !running.is_empty() && running == build_id;
+    }
+
+    /// True if names for the kernel's addresses can be right or are refused by its build ID: it is
+    /// another build, or this one at the same addresses.
+    pub fn has_identified_kernel(&self) -> bool {
+        let is_in_place = || {
+            let base = self.base.as_ref();
+            base.is_some_and(|base| procfs::kernel_symbol(&base.symbol) == Some(base.address))
+        };
+        !self.kernel_build_id.is_empty() && (!self.has_this_kernel || is_in_place())
+    }
+}
+
+impl KernelBase {
+    /// The base by the kernel's record: its name ends with the symbol, whose address is the offset.
+    pub fn parse(name: &str, offset: u64) -> Option<KernelBase> {
+        let symbol = name.strip_prefix("[kernel.kallsyms]")?;
+        ["_text", "_stext"]
+            .contains(&symbol)
+            .then(|| KernelBase { symbol: symbol.to_owned(), address: offset })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_a_build_id_or_at_another_address_is_not_identified() {
+        let mut machine = Machine::new(&Header::default());
+        assert!(machine.has_own_architecture && !machine.is_this);
+        assert!(!machine.has_identified_kernel());
+        machine.set_kernel(b"of another build");
+        assert!(!machine.has_this_kernel && machine.has_identified_kernel());
+        let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
+        let running = build_id_in_notes(&notes).expect("the build ID of the running kernel");
+        machine.set_kernel(&running);
+        assert!(machine.has_this_kernel && !machine.has_identified_kernel());
+        machine.base = KernelBase::parse("[kernel.kallsyms]_text", 0x1234);
+        assert!(machine.base.is_some() && !machine.has_identified_kernel());
+        assert_eq!(KernelBase::parse("[guest.kernel.kallsyms]_text", 1), None);
+    }
+}
