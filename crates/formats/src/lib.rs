@@ -12,6 +12,7 @@ mod event_types;
 mod file;
 pub mod firefox;
 mod json;
+pub mod legacy;
 mod lines;
 pub mod otlp;
 pub mod perf_data;
@@ -56,7 +57,8 @@ pub trait Format: Sync {
     /// Its name in messages and help.
     fn title(&self) -> &'static str;
 
-    /// Ends of the names of its files, without the dot; the usual one first.
+    /// Ends of the names of its files, without the dot; the usual one first. A format that is only
+    /// read may have none.
     fn extensions(&self) -> &'static [&'static str];
 
     /// True if a stream that begins with `head` (its first [`HEAD`] bytes, unpacked, or all of a
@@ -110,6 +112,13 @@ pub struct Opened {
 /// decides, and else the last format, which reports the error.
 pub const FORMATS: &[&dyn Format] = &[
     &perf_data::PerfData,
+    &legacy::Cpu,
+    &legacy::Heap,
+    &legacy::GoCounts,
+    &legacy::Threads,
+    &legacy::Java,
+    &legacy::Contention,
+    &legacy::Jemalloc,
     &speedscope::Speedscope,
     &firefox::Firefox,
     &v8::CpuProfile,

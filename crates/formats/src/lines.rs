@@ -35,9 +35,13 @@ impl<'r> Lines<'r> {
         format: &'static str,
         input: &'r mut dyn Read,
     ) -> Result<Lines<'r>, ReadError> {
-        let input = BufReader::with_capacity(64 << 10, Unpacked::new(input)?);
+        Ok(Lines::rest(format, BufReader::with_capacity(64 << 10, Unpacked::new(input)?)))
+    }
+
+    /// The lines of the rest of a stream, whose beginning is no text.
+    pub(crate) fn rest(format: &'static str, input: BufReader<Unpacked<'r>>) -> Lines<'r> {
         let line = String::new();
-        Ok(Lines { input, format, number: 0, unchecked: Cell::new(0), bytes: Vec::new(), line })
+        Lines { input, format, number: 0, unchecked: Cell::new(0), bytes: Vec::new(), line }
     }
 
     /// The next line without its end; invalid UTF-8 is replaced. `None`: there is no other.

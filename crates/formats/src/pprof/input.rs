@@ -2,10 +2,12 @@
 
 use std::io::{self, Read};
 
-use super::legacy::HEAD;
 use super::wire::{MAX_VARINT, Varint, decode_varint, overlong};
 use crate::error::ReadError;
 use crate::source::{Ahead, InputSource, PIECE};
+
+/// Bytes of a file that identify its format.
+const HEAD: usize = 512;
 
 /// Limits of a profile's size.
 #[derive(Clone, Copy, Debug)]

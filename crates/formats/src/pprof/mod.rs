@@ -11,7 +11,6 @@
 mod decode;
 mod ids;
 mod input;
-mod legacy;
 mod others;
 #[cfg(test)]
 mod properties;

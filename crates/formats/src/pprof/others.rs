@@ -65,9 +65,7 @@ fn plain(text: &str) -> Option<&'static str> {
     let mut lines = text.lines();
     let first = lines.next()?;
     let key = |name: &str| text.lines().any(|line| line.starts_with(name));
-    Some(if text.starts_with("heap_v2/") {
-        "it is a heap profile of jemalloc; jeprof --svg PROGRAM FILE > out.svg draws it"
-    } else if key("desc: ") && key("time_unit: ") {
+    Some(if key("desc: ") && key("time_unit: ") {
         "it is a profile of valgrind's massif; ms_print FILE shows it"
     } else if key("PeriodType: ") {
         "it is the text of go tool pprof -raw; give prof the profile itself"
@@ -87,7 +85,6 @@ mod tests {
     #[test]
     fn files_of_other_tools_are_named_with_a_remedy() {
         let cases: &[(&[u8], &str)] = &[
-            (b"heap_v2/1024\n  t*: 3: 1000 [0: 0]\n", "jemalloc; jeprof"),
             (b"FLR\0\0\x02\0\0xxxx", "flight recording (JFR); convert it with jfrconv"),
             (b"{\"snapshot\":{\"meta\":{\"node_fields\"", "heap snapshot of V8"),
             (b"{\"resourceProfiles\":[", "OTLP as JSON"),

@@ -11,9 +11,9 @@ use profile::{
 use super::decode::DecodedTables;
 use super::ids::Resolver;
 use super::input::{Input, InputLimits};
+use super::others;
 use super::times;
 use super::wire::{Cursor, FIXED64, FieldTag, LEN, VARINT};
-use super::{legacy, others};
 use crate::error::ReadError;
 use crate::source::Ahead;
 
@@ -55,13 +55,10 @@ fn read_input(mut input: Input) -> Result<Profile, ReadError> {
 }
 
 /// Probable format of a file that could not be decoded, by its first bytes.
-fn guess(head: &[u8]) -> Option<String> {
+fn guess(head: &[u8]) -> Option<&'static str> {
     let text = |b: &u8| (0x20..0x7f).contains(b) || matches!(b, b'\n' | b'\r' | b'\t');
     let is_text = || head.len() >= 4 && head.iter().take(16).all(text);
-    let known = || others::guess(head).map(str::to_owned);
-    legacy::guess(head)
-        .or_else(known)
-        .or_else(|| is_text().then(|| "it looks like text".to_owned()))
+    others::guess(head).or_else(|| is_text().then_some("it looks like text"))
 }
 
 /// All contents of a file, before they are checked as a whole.
