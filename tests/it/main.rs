@@ -50,6 +50,7 @@ mod known_answers;
 mod leaf_frames;
 mod left_behind;
 mod left_out;
+mod legacy_formats;
 mod list;
 mod locale;
 mod lock;
