@@ -1,12 +1,12 @@
 //! Names for profiles of other tools that have addresses in their place
-//! ([`Format::frames_are_addresses`](formats::Format::frames_are_addresses)): they are looked up
+//! ([`Format::unnamed_frames`](formats::Format::unnamed_frames)): they are looked up
 //! once, after the file was read, as those of a recording.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use formats::Opened;
-use profile::{Profile, set_unsymbolized};
+use formats::{Format, Opened, UnnamedFrames};
+use profile::{Mapping, Profile, StrId, set_unsymbolized};
 use symbols::SymbolOptions;
 
 use super::naming::LookupResult;
@@ -56,7 +56,7 @@ impl AddressNames {
     /// Those of the options, if they are needed.
     pub fn named(&self, opened: Opened, notes: &mut Vec<String>) -> anyhow::Result<Profile> {
         let Opened { mut profile, format } = opened;
-        if !format.frames_are_addresses() {
+        if !has_unnamed(&profile, format) {
             return Ok(profile);
         }
         let mut options = SymbolOptions { at_any_time: true, ..self.symbols.options()? };
@@ -64,6 +64,9 @@ impl AddressNames {
             let servers = self.symbols.servers();
             options.debuginfod = debuginfod_client(servers, |_| {})?.map(Arc::new);
         }
+        leave_unidentified(&mut profile);
+        place(&mut profile, format, &options);
+        let unidentified = files_without_build_id(&profile);
         let bar = Bar::new(symbolize::BAR, !self.is_quiet);
         let progress = |done, total| bar.set(done, total);
         let found = LookupResult::look_up(&mut profile, &options, &progress);
@@ -71,6 +74,46 @@ impl AddressNames {
         let shares = symbols::unsymbolized(&profile);
         set_unsymbolized(&mut profile, &shares, &found.outcome.reasons());
         notes.extend(found.outcome.errors);
+        if unidentified.into_iter().any(|id| profile.mappings[id].has_functions) {
+            let note = "the profile has no build IDs: its names are of the files that are at the \
+                        recorded paths now";
+            notes.push(note.to_owned());
+        }
         Ok(profile)
+    }
+}
+
+/// True if the profile has addresses to look up that no one has looked up yet.
+fn has_unnamed(profile: &Profile, format: &dyn Format) -> bool {
+    let is_new = |location: &profile::Location| {
+        let mapping = location.mapping.map(|id| &profile.mappings[id.0 as usize]);
+        let is_unnamed = |mapping: &Mapping| !mapping.has_functions && mapping.file != StrId::EMPTY;
+        location.line_count == 0 && mapping.is_some_and(is_unnamed)
+    };
+    format.unnamed_frames() != UnnamedFrames::Unknown && profile.locations.iter().any(is_new)
+}
+
+/// Lets the kernel's code without a build ID pass for looked up: it may be another kernel's.
+fn leave_unidentified(profile: &mut Profile) {
+    for mapping in &mut profile.mappings {
+        let is_file = !profile.strings.get(mapping.file).starts_with('[');
+        mapping.has_functions |= mapping.build_id == StrId::EMPTY && !is_file;
+    }
+}
+
+/// Numbers of the mappings that are looked up by their paths alone.
+fn files_without_build_id(profile: &Profile) -> Vec<usize> {
+    let mappings = profile.mappings.iter().enumerate();
+    let by_path = mappings.filter(|(_, mapping)| {
+        let is_run_time = view::is_run_time(profile.str(mapping.file));
+        mapping.build_id == StrId::EMPTY && !mapping.has_functions && !is_run_time
+    });
+    by_path.map(|(number, _)| number).collect()
+}
+
+/// Makes addresses relative to images offsets in their files.
+pub(super) fn place(profile: &mut Profile, format: &dyn Format, options: &SymbolOptions) {
+    if format.unnamed_frames() == UnnamedFrames::ImageAddresses {
+        symbols::place_in_files(profile, options);
     }
 }

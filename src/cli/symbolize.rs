@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::address_names::place;
 use super::examples;
 use super::naming::LookupResult;
 use super::output::Output;
 use super::progress::Bar;
 use super::symbol_args::SymbolArgs;
-use formats::{Opened, pprof};
+use formats::{Opened, UnnamedFrames, pprof};
 use profile::{Cause, set_unsymbolized};
 use symbols::SymbolOptions;
 use sys::printed::Stderr;
@@ -53,12 +54,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let output = Output::create(args.output.as_ref().unwrap_or(&args.file))?;
     let mut options = SymbolOptions {
         force: args.force,
-        at_any_time: format.frames_are_addresses(),
+        at_any_time: format.unnamed_frames() == UnnamedFrames::Addresses,
         ..args.symbols.options()?
     };
     if let Some(jobs) = args.jobs {
         options.jobs = jobs.into();
     }
+    place(&mut profile, format, &options);
     let bar = Bar::new(BAR, !args.quiet);
     let named = LookupResult::look_up(&mut profile, &options, &|done, total| bar.set(done, total));
     bar.finish();

@@ -226,6 +226,60 @@ fn files_of_the_firefox_profiler_are_written_and_read() {
     Prof::new(&dir, "report recorded.json").run().refused(1, &words);
 }
 
+/// Addresses of samply are relative to the lowest one of the program, which are not offsets in this
+/// one: its code is 2 MiB above the segment before, but follows it in the file.
+#[test]
+fn addresses_of_images_are_named() {
+    if !needs(&["gcc", "readelf"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let source =
+        "int work(int n) { return n * 7; }\nint main(int n, char **a) { return work(n); }\n";
+    std::fs::write(dir.path().join("a.c"), source).unwrap();
+    let mut gcc = std::process::Command::new("gcc");
+    let flags =
+        ["-g", "-no-pie", "-Wl,--section-start=.text=0x600000,--build-id", "-o", "a", "a.c"];
+    assert!(gcc.current_dir(&dir).args(flags).status().unwrap().success());
+    let readelf = |option: &str| {
+        let mut command = std::process::Command::new("readelf");
+        let out = command.args([option, "-W", "a"]).current_dir(&dir).output().unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let symbols = readelf("-s");
+    let line = symbols.lines().find(|line| line.ends_with(" work")).unwrap();
+    let address = u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
+    let notes = readelf("-n");
+    let (_, build_id) = notes.split_once("Build ID: ").unwrap();
+    let build_id = build_id.lines().next().unwrap();
+    let json = |build_id: &str| {
+        serde_json::json!({
+            "meta": { "preprocessedProfileVersion": 55, "interval": 1 },
+            "libs": [{ "name": "a", "path": dir.path().join("a"), "codeId": build_id }],
+            "threads": [{
+                "name": "a", "pid": "7", "tid": 7,
+                "samples": { "stack": [0], "weight": [3], "weightType": "samples", "time": [1] },
+                "stackTable": { "prefix": [null], "frame": [0] },
+                "frameTable": { "address": [address - 0x400_000], "func": [0] },
+                "funcTable": { "name": [0], "resource": [0] },
+                "resourceTable": { "lib": [0], "name": [1], "type": [1] },
+                "stringArray": [format!("{:#x}", address - 0x400_000), "a"],
+            }],
+        })
+    };
+    std::fs::write(dir.path().join("p.json"), json(build_id).to_string()).unwrap();
+    let folded = |args: &str| Prof::new(&dir, args).run().ok().text();
+    assert_eq!(folded("flame --folded --type samples p.json"), "work 3\n");
+    // A pprof file of it has offsets, as prof's own have: names can be looked up again.
+    folded("export p.json -o p.pb.gz");
+    folded("symbolize --force p.pb.gz -o q.pb.gz");
+    assert_eq!(folded("flame --folded --type samples q.pb.gz"), "work 3\n");
+    // Of another build, nothing is known, and nothing is guessed.
+    std::fs::write(dir.path().join("other.json"), json("0123456789abcdef").to_string()).unwrap();
+    let unnamed = folded("flame --folded --type samples other.json");
+    assert!(unnamed.starts_with("a+0x") && unnamed.ends_with(" 3\n"), "{unnamed}");
+}
+
 #[test]
 fn otlp_files_hold_what_pprof_files_hold() {
     let dir = temp_dir();

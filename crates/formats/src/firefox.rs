@@ -17,7 +17,7 @@ use profile::{Label, LabelSetId, Profile, ValueType, label};
 use crate::assembly::{Assembly, InternedSample};
 use crate::error::ReadError;
 use crate::unpacked::text;
-use crate::{Format, Writer, json};
+use crate::{Format, UnnamedFrames, Writer, json};
 use file::{FileContent, FileSamples, FileThread, NEWEST};
 use tables::{Shared, Tables};
 use values::{Allocations, Values};
@@ -58,6 +58,10 @@ impl Format for Firefox {
             reader.thread(thread)?;
         }
         Ok(reader.finish())
+    }
+
+    fn unnamed_frames(&self) -> UnnamedFrames {
+        UnnamedFrames::ImageAddresses
     }
 
     fn writer(&self) -> Option<Writer> {
@@ -188,6 +192,9 @@ impl<'f> Reader<'f> {
             self.all.profile.period = period;
             self.all.profile.period_type = ValueType { kind, unit };
         }
+        let locations = &self.all.profile.locations;
+        self.all.frames_are_addresses =
+            locations.iter().any(|location| location.mapping.is_some() && location.line_count == 0);
         self.all.finish()
     }
 }

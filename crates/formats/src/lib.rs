@@ -83,10 +83,10 @@ pub trait Format: Sync {
         self.read(file)
     }
 
-    /// True if what is read has addresses in place of the names of functions: who reads the profile
-    /// looks them up, as those of a recording.
-    fn frames_are_addresses(&self) -> bool {
-        false
+    /// What frames without a function are. Names of addresses are looked up by who reads the
+    /// profile, as those of a recording.
+    fn unnamed_frames(&self) -> UnnamedFrames {
+        UnnamedFrames::Unknown
     }
 
     /// True if its files are text, which a terminal may show.
@@ -98,6 +98,18 @@ pub trait Format: Sync {
     fn writer(&self) -> Option<Writer> {
         None
     }
+}
+
+/// What the frames without a function are, in a profile that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnnamedFrames {
+    /// Whatever wrote the file did not know their names, or prof has looked them up before.
+    Unknown,
+    /// Addresses in the mappings of the profile.
+    Addresses,
+    /// Addresses relative to the lowest one of the segments of their binary, whose mappings begin
+    /// at 0.
+    ImageAddresses,
 }
 
 /// A profile, and the format that it had.

@@ -3,7 +3,7 @@
 //! Events are sample types as in the text of `perf script`; stacks, labels, mappings and diagnostics
 //! are those that prof's own recorder would have written. User stacks that were copied
 //! (`--call-graph dwarf`) are unwound here. The names of functions are not in the file: see
-//! [`Format::frames_are_addresses`].
+//! [`Format::unnamed_frames`].
 
 mod attribute;
 mod events;
@@ -26,10 +26,10 @@ use std::time::UNIX_EPOCH;
 
 use profile::Profile;
 
-use crate::Format;
 use crate::error::ReadError;
 use crate::source::GZIP;
 use crate::unpacked::Unpacked;
+use crate::{Format, UnnamedFrames};
 use header::{Container, Header, MAGIC, invalid};
 use reader::Reader;
 use records::Records;
@@ -96,8 +96,8 @@ impl Format for PerfData {
         }
     }
 
-    fn frames_are_addresses(&self) -> bool {
-        true
+    fn unnamed_frames(&self) -> UnnamedFrames {
+        UnnamedFrames::Addresses
     }
 }
 

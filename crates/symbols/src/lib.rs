@@ -26,6 +26,7 @@ mod frame_writer;
 pub mod functions;
 mod go;
 mod headers;
+mod images;
 #[cfg(feature = "testing")]
 mod in_process;
 mod kernel;
@@ -52,6 +53,7 @@ pub use cache::Cache;
 pub use demangle::{demangle, full as demangle_full, refused};
 #[cfg(feature = "testing")]
 pub use encoded_frames::fuzz_encoded_frames;
+pub use images::place_in_files;
 #[cfg(feature = "testing")]
 pub use in_process::resolve_in_process;
 pub use kernel::KeptSymbols;

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::headers::{Headers, SharedLink, read_headers};
+use super::headers::{Headers, LoadSegment, SharedLink, read_headers};
 use super::opener::{DirectOpener, Opener, Place, Side};
 use super::{SymbolOptions, mini_debug_info};
 use profile::{Cause, Mapping};
@@ -111,10 +111,23 @@ impl SymbolFiles {
         let code = self.headers.segments.iter().find(|s| s.executable)?;
         (code.address & !(PAGE - 1)).checked_add(inside).map(FileAddress)
     }
+
+    /// The address in a mapping from 0 of the file's address `address`; the reverse of
+    /// [`SymbolFiles::file_address`].
+    pub fn address_in_mapping(&self, address: u64) -> Option<u64> {
+        let segments = &self.headers.segments;
+        if self.binary {
+            let contains = |s: &&LoadSegment| address >= s.address && address - s.address < s.size;
+            let segment = segments.iter().find(contains)?;
+            return segment.offset.checked_add(address - segment.address);
+        }
+        let code = segments.iter().find(|segment| segment.executable)?;
+        address.checked_sub(code.address & !(PAGE - 1))
+    }
 }
 
 /// Granularity of mappings; larger pages only zero the low bits of a segment's address.
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 
 /// Access to the file of a mapping by the process that mapped it.
 #[derive(Clone, Copy, Default)]

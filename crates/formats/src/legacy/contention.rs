@@ -19,10 +19,10 @@ use super::go_comments::GoComments;
 use super::scan::{Scanner, address_part, addresses, any_base, decimal, number_starts};
 use super::uninteresting::{Subject, set_uninteresting};
 use super::{begins_mappings, is_comment};
-use crate::Format;
 use crate::error::ReadError;
 use crate::lines::Lines;
 use crate::unpacked::text;
+use crate::{Format, UnnamedFrames};
 
 /// The format of [`mod@self`]. That of Java, which begins with the same line, is
 /// [`Java`](super::Java).
@@ -50,6 +50,10 @@ impl Format for Contention {
 
     fn detect(&self, head: &[u8]) -> bool {
         text(head).is_some_and(|text| BEGINNINGS.iter().any(|begin| text.starts_with(begin)))
+    }
+
+    fn unnamed_frames(&self) -> UnnamedFrames {
+        UnnamedFrames::Addresses
     }
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {

@@ -14,10 +14,10 @@ use super::go_comments::GoComments;
 use super::scan::{Scanner, addresses, decimal};
 use super::uninteresting::{Subject, set_uninteresting};
 use super::{begins_mappings, is_comment};
-use crate::Format;
 use crate::error::ReadError;
 use crate::lines::Lines;
 use crate::unpacked::text;
+use crate::{Format, UnnamedFrames};
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -42,6 +42,10 @@ impl Format for GoCounts {
     fn detect(&self, head: &[u8]) -> bool {
         let first = text(head).and_then(|text| text.lines().find(|line| !is_comment(line)));
         first.is_some_and(|line| kind(line).is_some())
+    }
+
+    fn unnamed_frames(&self) -> UnnamedFrames {
+        UnnamedFrames::Addresses
     }
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {

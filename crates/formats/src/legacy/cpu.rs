@@ -14,10 +14,10 @@ use profile::{LabelSetId, Profile};
 use super::address_samples::AddressSamples;
 use super::java_names::JavaNames;
 use super::uninteresting::{Subject, set_uninteresting};
-use crate::Format;
 use crate::error::ReadError;
 use crate::lines::Lines;
 use crate::unpacked::Unpacked;
+use crate::{Format, UnnamedFrames};
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -47,6 +47,10 @@ impl Format for Cpu {
 
     fn detect(&self, head: &[u8]) -> bool {
         Header::parse(head).is_some()
+    }
+
+    fn unnamed_frames(&self) -> UnnamedFrames {
+        UnnamedFrames::Addresses
     }
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {

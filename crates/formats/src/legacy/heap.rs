@@ -19,10 +19,10 @@ use super::scan::{Scanner, address_part, addresses, decimal, number_starts};
 use super::uninteresting::{Subject, set_uninteresting};
 use super::unsampled::{Allocations, unsampled};
 use super::{begins_mappings, is_comment};
-use crate::Format;
 use crate::error::ReadError;
 use crate::lines::Lines;
 use crate::unpacked::text;
+use crate::{Format, UnnamedFrames};
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -58,6 +58,10 @@ impl Format for Heap {
     fn detect(&self, head: &[u8]) -> bool {
         let first = text(head).and_then(|text| text.lines().next());
         first.is_some_and(|line| Header::parse(line).is_some())
+    }
+
+    fn unnamed_frames(&self) -> UnnamedFrames {
+        UnnamedFrames::Addresses
     }
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {

@@ -25,10 +25,10 @@ use super::heap::WITH_ALLOCATIONS;
 use super::scan::{Scanner, addresses, decimal};
 use super::uninteresting::{Subject, set_uninteresting};
 use super::unsampled::unsampled;
-use crate::Format;
 use crate::error::ReadError;
 use crate::lines::Lines;
 use crate::unpacked::text;
+use crate::{Format, UnnamedFrames};
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -56,6 +56,10 @@ impl Format for Jemalloc {
     fn detect(&self, head: &[u8]) -> bool {
         let first = text(head).and_then(|text| text.lines().next());
         first.is_some_and(|line| rate(line).is_some())
+    }
+
+    fn unnamed_frames(&self) -> UnnamedFrames {
+        UnnamedFrames::Addresses
     }
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {

@@ -18,10 +18,10 @@ use super::address_samples::AddressSamples;
 use super::scan::{Scanner, addresses};
 use super::uninteresting::{Subject, set_uninteresting};
 use super::{begins_mappings, is_comment};
-use crate::Format;
 use crate::error::ReadError;
 use crate::lines::Lines;
 use crate::unpacked::text;
+use crate::{Format, UnnamedFrames};
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -46,6 +46,10 @@ impl Format for Threads {
     fn detect(&self, head: &[u8]) -> bool {
         let first = text(head).and_then(|text| text.lines().find(|line| !is_comment(line)));
         first.is_some_and(|line| begins_file(line) || begins_thread(line))
+    }
+
+    fn unnamed_frames(&self) -> UnnamedFrames {
+        UnnamedFrames::Addresses
     }
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {
