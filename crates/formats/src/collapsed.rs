@@ -121,8 +121,8 @@ impl Count {
 ///
 /// # Errors
 ///
-/// The stream cannot be read, a line has no count, all counts are 0, the lines have two counts each,
-/// or they would take unreasonably much memory.
+/// The stream cannot be read, a line has no count, no line has a stack, all counts are 0, the lines
+/// have two counts each, or they would take unreasonably much memory.
 pub fn read(input: &mut dyn Read) -> Result<Profile, ReadError> {
     let mut lines = Lines::new(COLLAPSED, input)?;
     let mut reader = Reader::new();
@@ -135,9 +135,6 @@ pub fn read(input: &mut dyn Read) -> Result<Profile, ReadError> {
         let Some(count) = Count::parse(count) else {
             return Err(lines.error("it has no count at its end: main;work 123"));
         };
-        if stack.is_empty() {
-            return Err(lines.error("it has no stack before its count: main;work 123"));
-        }
         let value = sums.add(stack, count);
         reader.add(stack, value);
         if lines.is_check_due()
@@ -166,6 +163,7 @@ struct Sums {
     /// What rounding has left out up to here.
     remainder: f64,
     has_value: bool,
+    has_stack: bool,
     has_deep_stack: bool,
     /// Lines with two counts.
     differential: u64,
@@ -185,6 +183,7 @@ impl Sums {
         };
         self.lines += 1;
         self.has_value |= value != 0;
+        self.has_stack |= !stack.is_empty();
         self.has_deep_stack |= stack.contains(';');
         self.differential += u64::from(is_stack(stack));
         value
@@ -196,6 +195,9 @@ impl Sums {
                 "these are differential stacks, with two counts in each line; \
                  compare the two profiles instead: prof diff BEFORE AFTER",
             );
+        }
+        if self.lines > 0 && !self.has_stack {
+            return Some("no line up to here has a stack before its count: main;work 123");
         }
         (self.lines > 0 && !self.has_value).then_some("all counts up to here are 0")
     }
@@ -233,9 +235,11 @@ impl Reader {
         }
     }
 
+    /// Adds a line. Without a stack it is a sample without frames, of which py-spy writes some.
     fn add(&mut self, stack: &str, value: i64) {
         self.line.clear();
-        for name in crate::lines::frames(stack) {
+        let names = (!stack.is_empty()).then(|| crate::lines::frames(stack));
+        for name in names.into_iter().flatten() {
             let frame = match self.frames.get(name) {
                 Some(frame) => *frame,
                 None => {
