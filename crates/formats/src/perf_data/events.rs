@@ -3,6 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use super::attribute::{Attribute, Event, Trailer};
+use super::fields::Fields;
+use super::header::{MOST_EVENTS, cut};
 use super::record::{RawRecord, kind};
 
 /// The events.
@@ -18,6 +20,27 @@ impl Events {
         let by_id = ids.flat_map(|(place, event)| event.ids.iter().map(move |&id| (id, place)));
         let by_id = by_id.collect();
         Events { all, by_id }
+    }
+
+    /// Adds an event of a stream.
+    pub fn add(&mut self, event: Event) {
+        if self.all.len() < MOST_EVENTS {
+            let place = self.all.len();
+            self.by_id.extend(event.ids.iter().map(|&id| (id, place)));
+            self.all.push(event);
+        }
+    }
+
+    /// Sets the name of an event by a record of a stream.
+    pub fn rename(&mut self, body: &[u8]) {
+        /// `PERF_EVENT_UPDATE__NAME`.
+        const NAME: u64 = 2;
+        let mut fields = Fields::new(body);
+        let (kind, id) = (fields.u64(), fields.u64());
+        let place = id.and_then(|id| self.by_id.get(&id).copied());
+        if let Some(place) = place.filter(|_| kind == Some(NAME)) {
+            self.all[place].name = cut(String::from_utf8_lossy(fields.text()).into_owned());
+        }
     }
 
     /// The fields that all events have at the same place are those of the first.

@@ -19,7 +19,10 @@ const STREAM_HEADER: u64 = 16;
 const LARGEST_SECTION: u64 = 64 << 20;
 
 /// Most events.
-const MOST_EVENTS: usize = 4096;
+pub(super) const MOST_EVENTS: usize = 4096;
+
+/// Most bytes of the identifiers of all events.
+const MOST_BYTES_OF_IDS: usize = 64 << 20;
 
 /// Longest text that is kept, in characters.
 const LONGEST_TEXT: usize = 1024;
@@ -137,7 +140,7 @@ impl<'f, F: Read + Seek> Input<'f, F> {
         Ok(bytes)
     }
 
-    fn cut(&self) -> ReadError {
+    pub(super) fn cut(&self) -> ReadError {
         invalid(format!("it is cut off: it ends at byte {}", self.length))
     }
 }
@@ -211,10 +214,20 @@ impl Header {
         if size <= IDS as usize {
             return Err(invalid("the size of its events is wrong"));
         }
+        let mut bytes_of_ids = 0;
         for entry in all.chunks_exact(size).take(MOST_EVENTS) {
             let (attribute, ids) = entry.split_at(size - IDS as usize);
             let ids = Section::parse(&mut Fields::new(ids)).expect("16 bytes");
-            let ids = words(&input.read(ids)?).collect();
+            let ids = input.read(ids)?;
+            // Sections of several events may overlap.
+            bytes_of_ids += ids.len();
+            if bytes_of_ids > MOST_BYTES_OF_IDS {
+                let most = MOST_BYTES_OF_IDS >> 20;
+                return Err(invalid(format!(
+                    "its events have more than {most} MiB of identifiers"
+                )));
+            }
+            let ids = words(&ids).collect();
             self.add_event(attribute, ids);
         }
         Ok(())
@@ -222,34 +235,8 @@ impl Header {
 
     /// Adds an event without a name.
     fn add_event(&mut self, attribute: &[u8], ids: Vec<u64>) {
-        if let Some(attribute) = Attribute::parse(attribute)
-            && self.events.len() < MOST_EVENTS
-        {
-            let name = attribute.name();
-            self.events.push(Event { attribute, name, ids });
-        }
-    }
-
-    /// Adds the event of a record of a stream.
-    pub fn add_streamed_event(&mut self, body: &[u8]) {
-        let size = Attribute::size(body).and_then(|size| usize::try_from(size).ok());
-        if let Some((attribute, ids)) = size.and_then(|size| body.split_at_checked(size)) {
-            self.add_event(attribute, words(ids).collect());
-        }
-    }
-
-    /// Sets the name of an event by a record of a stream.
-    pub fn rename_event(&mut self, body: &[u8]) {
-        /// `PERF_EVENT_UPDATE__NAME`.
-        const NAME: u64 = 2;
-        let mut fields = Fields::new(body);
-        let (kind, id) = (fields.u64(), fields.u64());
-        let name = String::from_utf8_lossy(fields.text());
-        if kind == Some(NAME)
-            && let Some(id) = id
-            && let Some(event) = self.events.iter_mut().find(|event| event.ids.contains(&id))
-        {
-            event.name = cut(name.into_owned());
+        if self.events.len() < MOST_EVENTS {
+            self.events.extend(event(attribute, ids));
         }
     }
 
@@ -339,11 +326,25 @@ fn command_line(content: &[u8]) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-fn cut(text: String) -> String {
+pub(super) fn cut(text: String) -> String {
     match text.char_indices().nth(LONGEST_TEXT) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
+}
+
+/// An event without a name.
+fn event(attribute: &[u8], ids: Vec<u64>) -> Option<Event> {
+    let attribute = Attribute::parse(attribute)?;
+    let name = attribute.name();
+    Some(Event { attribute, name, ids })
+}
+
+/// The event of a record of a stream.
+pub fn streamed_event(body: &[u8]) -> Option<Event> {
+    let size = Attribute::size(body).and_then(|size| usize::try_from(size).ok())?;
+    let (attribute, ids) = body.split_at_checked(size)?;
+    event(attribute, words(ids).collect())
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! The machine of a recording, compared with this one.
 
+use std::sync::OnceLock;
+
 use sys::elf::{build_id_in_notes, hex};
 use sys::procfs;
 
 use super::header::Header;
-use super::record::Mode;
+use super::record::{BuildId, Mode};
 
 /// The kernel's name in perf's build IDs.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
@@ -27,8 +29,8 @@ pub struct Machine {
     /// It has the architecture that prof runs on.
     pub has_own_architecture: bool,
     pub architecture: String,
-    /// It has the name and the kernel of this one.
-    pub is_this: bool,
+    /// It has the name of this one.
+    pub is_here: bool,
     /// It runs the kernel of this machine.
     pub has_this_kernel: bool,
 }
@@ -43,22 +45,34 @@ impl Machine {
             ..Machine::default()
         };
         for build_id in &header.build_ids {
-            if build_id.mode == Mode::Kernel && build_id.path == KERNEL {
-                machine.set_kernel(&build_id.id);
-            }
+            machine.add_build_id(build_id);
         }
         let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let is_here = header.hostname.as_deref().is_some_and(|name| name == here.trim());
-        machine.is_this = is_here && machine.has_this_kernel;
+        machine.is_here = header.hostname.as_deref().is_some_and(|name| name == here.trim());
         machine
+    }
+
+    /// Takes in a build ID of the recording: that of the kernel.
+    pub fn add_build_id(&mut self, build_id: &BuildId) {
+        if build_id.mode == Mode::Kernel && build_id.path == KERNEL {
+            self.set_kernel(&build_id.id);
+        }
     }
 
     /// Sets the build ID of the kernel.
     pub fn set_kernel(&mut self, build_id: &[u8]) {
-        let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
-        let running = build_id_in_notes(&notes).unwrap_or_default();
+        static RUNNING: OnceLock<Vec<u8>> = OnceLock::new();
+        let running = RUNNING.get_or_init(|| {
+            let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
+            build_id_in_notes(&notes).unwrap_or_default()
+        });
         self.kernel_build_id = hex(build_id);
         self.has_this_kernel = !running.is_empty() && running == build_id;
+    }
+
+    /// True if it has the name and the kernel of this one.
+    pub fn is_this(&self) -> bool {
+        self.is_here && self.has_this_kernel
     }
 
     /// True if names for the kernel's addresses can be right or are refused by its build ID: it is
@@ -89,7 +103,7 @@ mod tests {
     #[test]
     fn a_kernel_without_a_build_id_or_at_another_address_is_not_identified() {
         let mut machine = Machine::new(&Header::default());
-        assert!(machine.has_own_architecture && !machine.is_this);
+        assert!(machine.has_own_architecture && !machine.is_this());
         assert!(!machine.has_identified_kernel());
         machine.set_kernel(b"of another build");
         assert!(!machine.has_this_kernel && machine.has_identified_kernel());

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use profile::{LabelSetId, LocationId, Profile, ValueType, comment, label};
+use profile::{LabelSetId, LocationId, Mapping, Profile, ValueType, comment, label};
 use sys::elf::hex;
 
 use super::attribute::{Interval, SampleFields};
 use super::events::Events;
-use super::header::{Header, invalid};
+use super::fields::Fields;
+use super::header::{Header, invalid, streamed_event};
 use super::kernel::{KernelCode, module_name};
 use super::machine::{KernelBase, Machine};
 use super::queue::Queue;
@@ -32,6 +33,8 @@ struct Counts {
     records: u64,
     samples: u64,
     lost: u64,
+    /// perf counts the same losses again at the end.
+    lost_samples: u64,
     throttled: u64,
     /// Samples of events that the header does not have.
     unknown: u64,
@@ -48,6 +51,8 @@ pub struct Reader {
     machine: Machine,
     /// When the recording ended, in nanoseconds since the Unix epoch.
     ended: Option<i64>,
+    /// Numbers of the features of a stream so far.
+    features: Vec<u64>,
     all: Assembly,
     types: EventTypes,
     /// The column of each event, once it has a sample.
@@ -73,6 +78,7 @@ impl Reader {
             events: Events::new(std::mem::take(&mut header.events)),
             header,
             ended: written,
+            features: Vec::new(),
             all,
             types: EventTypes::default(),
             columns: Vec::new(),
@@ -125,29 +131,37 @@ impl Reader {
     fn apply_header(&mut self, record: &RawRecord) {
         let body = &record.body;
         match record.kind {
-            kind::HEADER_ATTR | kind::EVENT_UPDATE | kind::HEADER_FEATURE => {
-                self.header.events = std::mem::take(&mut self.events.all);
-                match record.kind {
-                    kind::HEADER_ATTR => self.header.add_streamed_event(body),
-                    kind::EVENT_UPDATE => self.header.rename_event(body),
-                    _ => self.header.add_streamed_feature(body),
-                }
-                self.events = Events::new(std::mem::take(&mut self.header.events));
-                if record.kind == kind::HEADER_FEATURE {
-                    let base = self.machine.base.take();
-                    self.machine = Machine { base, ..Machine::new(&self.header) };
+            kind::HEADER_ATTR => {
+                if let Some(event) = streamed_event(body) {
+                    self.events.add(event);
                 }
             }
+            kind::EVENT_UPDATE => self.events.rename(body),
+            kind::HEADER_FEATURE => self.apply_feature(body),
             kind::BUILD_ID => {
                 if let Some(build_id) = BuildId::parse(record.misc, body) {
                     self.spaces.add_build_id(&build_id);
-                    self.header.build_ids.push(build_id);
-                    let base = self.machine.base.take();
-                    self.machine = Machine { base, ..Machine::new(&self.header) };
+                    self.machine.add_build_id(&build_id);
                 }
             }
             _ => {}
         }
+    }
+
+    /// Applies a feature of a stream; a stream has each once.
+    fn apply_feature(&mut self, body: &[u8]) {
+        /// Numbers are those of the bits of a file's header that prof knows, and more.
+        const LAST_FEATURE: u64 = 63;
+        let Some(number) = Fields::new(body).u64() else { return };
+        if number > LAST_FEATURE || self.features.contains(&number) {
+            return;
+        }
+        self.features.push(number);
+        self.header.events = std::mem::take(&mut self.events.all);
+        self.header.add_streamed_feature(body);
+        self.events = Events::new(std::mem::take(&mut self.header.events));
+        let base = self.machine.base.take();
+        self.machine = Machine { base, ..Machine::new(&self.header) };
     }
 
     fn apply(&mut self, record: &RawRecord, records: &Records<'_>) -> Result<(), ReadError> {
@@ -186,6 +200,9 @@ impl Reader {
             }
             Record::Exit { tid, .. } => self.spaces.exit(tid),
             Record::Lost(count) => self.counts.lost = self.counts.lost.saturating_add(count),
+            Record::LostSamples(count) => {
+                self.counts.lost_samples = self.counts.lost_samples.saturating_add(count);
+            }
             Record::Throttle => self.counts.throttled += 1,
             Record::KernelSymbol { start, is_gone: true, .. } => self.stacks.kernel.remove(start),
             Record::KernelSymbol { start, length, is_bpf: true, name, .. } => {
@@ -215,9 +232,7 @@ impl Reader {
         let Some(name) = module_name(&path).filter(|name| !name.starts_with("[kernel")) else {
             return;
         };
-        let listed = self.header.build_ids.iter();
-        let mut listed = listed.filter(|b| b.mode == Mode::Kernel && b.path == map.path);
-        build_id = build_id.or_else(|| listed.next().map(|b| &*b.id));
+        build_id = build_id.or_else(|| self.spaces.module_build_id(map.path));
         let build_id = build_id.map(hex).unwrap_or_default();
         let end = map.start.saturating_add(map.length);
         self.stacks.kernel.insert(map.start, end, KernelCode::Module { name, build_id });
@@ -239,7 +254,7 @@ impl Reader {
             fields: &fields,
             mode: record.mode(),
             machine: &self.machine,
-            has_perf_maps: self.machine.is_this && self.ended.is_some(),
+            has_perf_maps: self.machine.is_this() && self.ended.is_some(),
             has_losses: self.counts.lost > 0,
         };
         let mut stack = std::mem::take(&mut self.stack);
@@ -324,12 +339,19 @@ impl Reader {
         (profile.period_type, profile.period) = (period_type, period);
         profile.duration_nanos = length.saturating_mul(1000);
         profile.time_nanos = start(&self.header, self.times, self.ended, profile.duration_nanos);
-        if profile.sample_types.len() > 2 {
-            profile.default_sample_type = profile.sample_types[1].kind;
+        let first = self.columns.iter().flatten().next();
+        if let Some(&first) = first.filter(|_| profile.sample_types.len() > 2) {
+            profile.default_sample_type = profile.sample_types[first].kind;
         }
-        if let Some(main) = main.and_then(|file| profile.strings.find(&file)) {
-            let place = profile.mappings.iter().position(|mapping| mapping.file == main);
-            place.into_iter().for_each(|place| swap_first_mapping(&mut profile, place));
+        if let Some(main) = main {
+            let file = profile.strings.intern(&main);
+            let place = profile.mappings.iter().position(|mapping| mapping.file == file);
+            let place = place.unwrap_or_else(|| {
+                // It has no samples of its own.
+                profile.mappings.push(Mapping { file, ..Mapping::default() });
+                profile.mappings.len() - 1
+            });
+            swap_first_mapping(&mut profile, place);
         }
         profile
     }
@@ -345,21 +367,23 @@ impl Reader {
 
     /// The period of the first event.
     fn period(&mut self) -> (ValueType, i64) {
-        let first = self.columns.iter().position(|column| *column == Some(SAMPLES + 1));
-        let Some(event) = first.map(|place| &self.events.all[place]) else {
+        let columns = self.columns.iter().enumerate();
+        let Some((place, column)) = columns.filter_map(|(n, c)| Some((n, (*c)?))).next() else {
             return (ValueType::default(), 0);
         };
+        let event = &self.events.all[place];
         let period = match event.attribute.interval {
             Interval::Period(period) => period,
             Interval::Frequency(rate @ 1..) if is_clock(&event.name) => 1_000_000_000 / rate,
             Interval::Frequency(_) => 1,
         };
         let period = i64::try_from(period).unwrap_or(i64::MAX);
-        (self.all.profile.sample_types[SAMPLES + 1], period)
+        (self.all.profile.sample_types[column], period)
     }
 
     fn add_comments(&mut self) {
-        let Counts { samples, lost, throttled, unknown, damaged, .. } = self.counts;
+        let Counts { samples, throttled, unknown, damaged, .. } = self.counts;
+        let lost = self.counts.lost.max(self.counts.lost_samples);
         let truncated = &self.stacks.counts.truncated;
         let other = self.stacks.counts.foreign;
         let total = truncated.values().sum::<u64>() + other;

@@ -9,6 +9,10 @@ const MODE_USER: u16 = 2;
 const MAP_BUILD_ID: u16 = 1 << 14;
 const MAP_DATA: u16 = 1 << 13;
 const COMM_EXEC: u16 = 1 << 13;
+
+/// Bit of `misc`: samples that the program of `perf record --filter` left out
+/// (`PERF_RECORD_MISC_LOST_SAMPLES_BPF`).
+const FILTERED: u16 = 1 << 15;
 const BUILD_ID_SIZE: u16 = 1 << 15;
 
 /// `PROT_EXEC` and `PROT_WRITE` of `mmap(2)`.
@@ -86,12 +90,34 @@ pub struct Map<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     Map(Map<'a>),
-    Comm { pid: i32, tid: i32, is_exec: bool, name: &'a [u8] },
-    Fork { pid: i32, parent: i32, tid: i32, parent_tid: i32 },
-    Exit { pid: i32, tid: i32 },
+    Comm {
+        pid: i32,
+        tid: i32,
+        is_exec: bool,
+        name: &'a [u8],
+    },
+    Fork {
+        pid: i32,
+        parent: i32,
+        tid: i32,
+        parent_tid: i32,
+    },
+    Exit {
+        pid: i32,
+        tid: i32,
+    },
+    /// Records that the kernel could not write.
     Lost(u64),
+    /// Samples among them.
+    LostSamples(u64),
     Throttle,
-    KernelSymbol { start: u64, length: u32, is_bpf: bool, is_gone: bool, name: &'a [u8] },
+    KernelSymbol {
+        start: u64,
+        length: u32,
+        is_bpf: bool,
+        is_gone: bool,
+        name: &'a [u8],
+    },
     Other,
 }
 
@@ -135,7 +161,8 @@ impl RawRecord {
                 fields.u64()?;
                 Record::Lost(fields.u64()?)
             }
-            kind::LOST_SAMPLES => Record::Lost(fields.u64()?),
+            // Not those that a filter of perf left out.
+            kind::LOST_SAMPLES if self.misc & FILTERED == 0 => Record::LostSamples(fields.u64()?),
             kind::THROTTLE => Record::Throttle,
             kind::KSYMBOL => {
                 let (start, length) = (fields.u64()?, fields.u32()?);

@@ -64,6 +64,8 @@ pub struct Spaces {
     ended: VecDeque<i32>,
     /// Build IDs of files by path; `None`: there are several.
     build_ids: FxHashMap<Vec<u8>, Option<Vec<u8>>>,
+    /// The same for modules of the kernel.
+    module_build_ids: FxHashMap<Vec<u8>, Option<Vec<u8>>>,
     /// Whether the build ID of an image is the recorded one, not that of the file that is there now.
     identified: FxHashMap<u32, bool>,
     /// Bytes of all regions, at most.
@@ -75,14 +77,24 @@ pub struct Spaces {
 impl Spaces {
     /// Adds a build ID of the header.
     pub fn add_build_id(&mut self, build_id: &BuildId) {
-        if build_id.mode != Mode::User || build_id.id.is_empty() {
+        let build_ids = match build_id.mode {
+            Mode::User => &mut self.build_ids,
+            Mode::Kernel => &mut self.module_build_ids,
+            Mode::Other => return,
+        };
+        if build_id.id.is_empty() {
             return;
         }
-        let known = self.build_ids.entry(build_id.path.clone());
+        let known = build_ids.entry(build_id.path.clone());
         let known = known.or_insert_with(|| Some(build_id.id.clone()));
         if known.as_ref() != Some(&build_id.id) {
             *known = None;
         }
+    }
+
+    /// The build ID of a module of the kernel, if it has a single one.
+    pub fn module_build_id(&self, path: &[u8]) -> Option<&[u8]> {
+        self.module_build_ids.get(path)?.as_deref()
     }
 
     /// The process of a thread.

@@ -120,6 +120,35 @@ fn content(p: &Profile) -> Vec<String> {
     rows
 }
 
+/// perf repeats the kernel's losses at the end; what a filter left out is no loss.
+#[test]
+fn losses_are_counted_once() {
+    let mut records = example();
+    records.push(record(kind::LOST_SAMPLES, 0, 4_000_000, &[&word(7)]));
+    records.push(record(kind::LOST_SAMPLES, 1 << 15, 4_000_000, &[&word(100)]));
+    let p = read(&stream(&records)).unwrap();
+    let lost = p.comments.iter().map(|&c| p.str(c)).find(|text| text.starts_with("lost: "));
+    assert_eq!(lost, Some("lost: 7"));
+}
+
+/// Each of these records had made prof look at all events, or at the kernel's notes.
+#[test]
+fn records_about_the_machine_cost_what_they_are_long() {
+    let mut records = example();
+    let ids: Vec<u8> = (100..8000).flat_map(word).collect();
+    let mut large = event(0, 1_000_000, 99);
+    large.extend(ids);
+    let size = (large.len() as u16).to_le_bytes();
+    large[6..8].copy_from_slice(&size);
+    records.push(large);
+    for _ in 0..50_000 {
+        records.push(record(kind::EVENT_UPDATE, 0, 0, &[&word(2), &word(99), &text("x")]));
+        records.push(record(kind::HEADER_FEATURE, 0, 0, &[&word(3)]));
+    }
+    let p = read(&stream(&records)).unwrap();
+    assert_eq!(p.sample_types.len(), 3);
+}
+
 #[test]
 fn records_are_applied_in_the_order_of_time() {
     let p = read(&stream(&example())).unwrap();
