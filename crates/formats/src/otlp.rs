@@ -10,11 +10,12 @@ mod keys;
 mod observations;
 mod write;
 
+use std::collections::HashMap;
 use std::io::Read;
 
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use profile::{Label, LabelValue, Profile, StrId};
+use profile::{Label, LabelSetId, LabelValue, Profile, StrId};
 
 use crate::assembly::{Assembly, ColumnValue, InternedSample, excess};
 use crate::error::ReadError;
@@ -61,6 +62,9 @@ const TEXTS: [&str; 3] =
 /// Most sample types of a file.
 const MOST_TYPES: usize = 256;
 
+/// Most attributes of a resource; each of its samples has them.
+const MOST_ATTRIBUTES: usize = 256;
+
 /// Samples between two checks of memory.
 const CHECKED: usize = 1024;
 
@@ -100,6 +104,8 @@ impl Format for Otlp {
             all,
             start: None,
             timed: Observations::default(),
+            label_sets: HashMap::new(),
+            label_bytes: 0,
         };
         reader.find_start()?;
         for resource in contents(&content.bytes, RESOURCES) {
@@ -166,6 +172,10 @@ struct Reader<'c> {
     start: Option<u64>,
     /// Samples with times.
     timed: Observations,
+    /// Of the samples of the resource that is read, by their attributes.
+    label_sets: HashMap<Box<[i32]>, LabelSetId>,
+    /// Memory of all sets of labels.
+    label_bytes: u64,
 }
 
 /// What the samples of a profile have in common.
@@ -206,6 +216,7 @@ impl Reader<'_> {
 
     /// Reads the profiles of a resource, such as a service or a container.
     fn resource(&mut self, resource: &[u8]) -> Result<(), ReadError> {
+        self.label_sets.clear();
         let mut labels = Vec::new();
         for resource in contents(resource, RESOURCE) {
             self.resource_labels(&decode(resource.map_err(damaged)?)?, &mut labels)?;
@@ -223,6 +234,11 @@ impl Reader<'_> {
         resource: &Resource,
         labels: &mut Vec<Label>,
     ) -> Result<(), ReadError> {
+        let count = resource.attributes.len();
+        if count > MOST_ATTRIBUTES {
+            let what = format!("a resource has {count} attributes, more than {MOST_ATTRIBUTES}");
+            return Err(invalid(what));
+        }
         for attribute in &resource.attributes {
             let value = attribute.value.as_ref();
             let value = self.dictionary.label_value(value, StrId::EMPTY, &mut self.all)?;
@@ -294,21 +310,7 @@ impl Reader<'_> {
         context: &ProfileContext<'_>,
     ) -> Result<(), ReadError> {
         let stack = self.dictionary.stack(sample.stack_index, &mut self.all)?;
-        let mut labels: Vec<Label> = Vec::with_capacity(context.labels.len());
-        for attribute in self.dictionary.attributes(&sample.attribute_indices) {
-            if let Attribute::Label(label) = attribute? {
-                labels.push(*label);
-            }
-        }
-        let own = labels.len();
-        for label in context.labels {
-            if !labels[..own].iter().any(|found| found.key == label.key) {
-                labels.push(*label);
-            }
-        }
-        labels.sort_unstable();
-        labels.dedup();
-        let labels = self.all.profile.labels.intern(&labels);
+        let labels = self.labels(&sample.attribute_indices, context.labels)?;
         let (values, times) = (&sample.values, &sample.timestamps_unix_nano);
         if !values.is_empty() && !times.is_empty() && values.len() != times.len() {
             let what = format!("a sample has {} values, but {} times", values.len(), times.len());
@@ -328,8 +330,34 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// The labels of a sample with these attributes: they come before those of the resource.
+    fn labels(&mut self, attributes: &[i32], resource: &[Label]) -> Result<LabelSetId, ReadError> {
+        if let Some(labels) = self.label_sets.get(attributes) {
+            return Ok(*labels);
+        }
+        let mut labels: Vec<Label> = Vec::with_capacity(resource.len());
+        for attribute in self.dictionary.attributes(attributes) {
+            if let Attribute::Label(label) = attribute? {
+                labels.push(*label);
+            }
+        }
+        let own = labels.len();
+        for label in resource {
+            if !labels[..own].iter().any(|found| found.key == label.key) {
+                labels.push(*label);
+            }
+        }
+        labels.sort_unstable();
+        labels.dedup();
+        self.label_bytes += (labels.len() * size_of::<Label>() + size_of_val(attributes)) as u64;
+        let labels = self.all.profile.labels.intern(&labels);
+        self.label_sets.insert(attributes.into(), labels);
+        Ok(labels)
+    }
+
     fn check(&self) -> Result<(), ReadError> {
-        self.content.check(&self.all, self.timed.bytes() + self.dictionary.bytes())
+        self.content
+            .check(&self.all, self.timed.bytes() + self.dictionary.bytes() + self.label_bytes)
     }
 
     /// The profile.
@@ -342,7 +370,20 @@ impl Reader<'_> {
             let duration = self.all.begin_times_at_zero().saturating_mul(1000);
             self.all.profile.duration_nanos = self.all.profile.duration_nanos.max(duration);
         }
-        Ok(self.all.finish())
+        let mut profile = self.all.finish();
+        put_samples_first(&mut profile);
+        Ok(profile)
+    }
+}
+
+/// Puts the number of samples first, as in the profiles of prof and Go, by which views count samples.
+fn put_samples_first(profile: &mut Profile) {
+    let width = profile.sample_types.len();
+    let kinds = profile.sample_types.iter().map(|value_type| profile.str(value_type.kind));
+    let Some(place) = kinds.into_iter().position(|kind| kind == "samples") else { return };
+    profile.sample_types[..=place].rotate_right(1);
+    for row in profile.values.chunks_exact_mut(width) {
+        row[..=place].rotate_right(1);
     }
 }
 

@@ -65,8 +65,9 @@ fn what_pprof_holds_survives() {
         assert!(Otlp.detect(&bytes));
         let after = read(&bytes).unwrap();
         assert_eq!(content(&after), content(&before));
-        assert_eq!(after.default_type_index(), 0, "the first is the one to show");
-        assert_eq!(after.type_names()[0], before.type_names()[last]);
+        assert_eq!(after.type_names()[0], "samples");
+        let shown = after.default_type_index();
+        assert_eq!(after.type_names()[shown], before.type_names()[last]);
         let facts = |p: &Profile| {
             let comments: Vec<_> = p.comments.iter().map(|&c| p.str(c).to_owned()).collect();
             let ids: Vec<_> = p.mappings.iter().map(|m| p.str(m.build_id).to_owned()).collect();
@@ -235,6 +236,24 @@ fn wrong_files_are_refused() {
     profile(&mut extreme).samples[0].values = vec![i64::MAX, i64::MAX];
     profile(&mut extreme).samples[0].timestamps_unix_nano = vec![0, u64::MAX];
     read(&extreme.encode_to_vec()).unwrap();
+}
+
+#[test]
+fn attributes_of_resources_are_bounded_and_looked_at_once() {
+    let mut data = agent();
+    let attribute = data.resource_profiles[0].resource.as_ref().unwrap().attributes[0].clone();
+    let attributes = |count: usize| -> Vec<KeyValue> {
+        let keyed = |n| KeyValue { key: format!("key{n}"), ..attribute.clone() };
+        (0..count).map(keyed).collect()
+    };
+    data.resource_profiles[0].resource.as_mut().unwrap().attributes = attributes(257);
+    let error = read(&data.encode_to_vec()).unwrap_err();
+    assert!(error.contains("a resource has 257 attributes, more than 256"), "{error}");
+    data.resource_profiles[0].resource.as_mut().unwrap().attributes = attributes(256);
+    let profile = &mut data.resource_profiles[0].scope_profiles[0].profiles[0];
+    profile.samples = vec![proto::Sample { values: vec![1], ..Default::default() }; 300_000];
+    let p = read(&data.encode_to_vec()).unwrap();
+    assert_eq!((p.total(0), p.samples.len(), p.labels.len()), (300_000, 1, 2));
 }
 
 #[test]
