@@ -18,7 +18,7 @@ use crate::assembly::{Assembly, InternedSample};
 use crate::error::ReadError;
 use crate::unpacked::text;
 use crate::{Format, UnnamedFrames, Writer, json};
-use file::{FileContent, FileSamples, FileThread, NEWEST};
+use file::{FileContent, FileSamples, FileThread, NEWEST, OLDEST};
 use tables::{Shared, Tables};
 use values::{Allocations, Values};
 
@@ -90,9 +90,9 @@ impl<'f> Reader<'f> {
                  from there",
             ));
         };
-        if version > NEWEST {
+        if !(OLDEST..=NEWEST).contains(&version) {
             all.comment(&format!(
-                "note: the file has version {version} of the format; prof knows those up to {NEWEST}"
+                "note: the file has version {version} of the format; prof knows {OLDEST} to {NEWEST}"
             ));
         }
         if file.threads.is_empty() {

@@ -10,6 +10,9 @@ use serde::de::{Deserializer, Error, Visitor};
 
 use crate::json;
 
+/// The oldest version whose tables are as described here.
+pub(super) const OLDEST: u32 = 41;
+
 /// The newest version whose changes are known.
 pub(super) const NEWEST: u32 = 75;
 

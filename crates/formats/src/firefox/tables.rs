@@ -127,7 +127,12 @@ impl<'f> Tables<'f> {
         let functions = functions.ok_or_else(missing("funcTable"))?;
         let resources = thread.resource_table.as_ref().or(shared.resource_table.as_ref());
         let resources = resources.ok_or_else(missing("resourceTable"))?;
-        let has_own = thread.stack_table.is_some() || thread.frame_table.is_some();
+        let has_own = thread.stack_table.is_some();
+        if has_own != thread.frame_table.is_some() {
+            return Err(invalid(
+                "a thread has one of stackTable and frameTable, but not the other",
+            ));
+        }
         Ok(Tables {
             strings: &strings.0,
             stacks,

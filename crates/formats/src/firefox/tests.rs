@@ -110,6 +110,9 @@ fn shared_tables_of_newer_versions_are_read() {
         ]
     );
     assert_eq!(p.str(p.mappings[0].file), "/bin/spin");
+    let mixed = SHARED.replace("\"name\":\"a\"", "\"frameTable\":{},\"name\":\"a\"");
+    let error = read(&mixed).unwrap_err();
+    assert!(error.contains("one of stackTable and frameTable, but not the other"), "{error}");
     let newer = SHARED.replace(":75", ":76");
     let p = read(&newer).unwrap();
     assert!(p.comments.iter().any(|&c| p.str(c).contains("version 76 of the format")));

@@ -153,6 +153,16 @@ struct WrittenThread<'t> {
     string_array: &'t [String],
 }
 
+impl SampleTable {
+    fn push(&mut self, stack: Option<u32>, time: f64, weight: f64, cpu: Option<i64>) {
+        self.length += 1;
+        self.stack.push(stack);
+        self.time.push(time);
+        self.weight.push(weight);
+        self.cpu.extend(cpu);
+    }
+}
+
 /// The tables of a thread while its samples are added, in their order.
 pub(super) struct ThreadTables<'w> {
     written: &'w Written<'w>,
@@ -220,12 +230,12 @@ impl<'w> ThreadTables<'w> {
         let time = part.time.map(|micros| micros as f64 / 1e3);
         // Without a time, it ends as much later than the one before as it takes.
         let time = time.unwrap_or(self.last_time + length.max(0.0));
+        if let Some(cpu) = cpu.filter(|_| self.samples.length == 0) {
+            // The reader leaves out the CPU time before the first sample.
+            self.samples.push(None, (time - cpu as f64 / 1e6).max(0.0), 0.0, Some(0));
+        }
         self.last_time = time;
-        self.samples.length += 1;
-        self.samples.stack.push(stack);
-        self.samples.time.push(time);
-        self.samples.weight.push(weight);
-        self.samples.cpu.extend(cpu);
+        self.samples.push(stack, time, weight, cpu);
         if let Some(marker) = self.written.markers.marker(profile, part, length, stack) {
             let name = self.string(&marker.name);
             self.markers.push(name, marker);
