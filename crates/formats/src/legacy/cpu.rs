@@ -195,6 +195,10 @@ fn read_samples(
         let values = [count, count.saturating_mul(header.period)];
         samples.end_sample(&values, LabelSetId::EMPTY);
         unchecked += 2;
+        if unchecked >= CHECKED {
+            unchecked = 0;
+            check(samples, words.input.get_ref())?;
+        }
     }
     check(samples, words.input.get_ref())
 }

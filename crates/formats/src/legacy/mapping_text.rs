@@ -13,6 +13,9 @@ const MOST: usize = 65_536;
 /// Most definitions of a file.
 const DEFINITIONS: usize = 64;
 
+/// Longest name of a definition in bytes.
+const LONGEST_NAME: usize = 64;
+
 /// Longest line in bytes in which definitions are replaced.
 const LONGEST: usize = 16 << 10;
 
@@ -78,7 +81,9 @@ impl MappingText {
     fn define(&mut self, line: &str) {
         let Some((name, value)) = line.split_once('=') else { return };
         let (name, value) = (name.trim(), value.trim());
-        if self.definitions.len() < DEFINITIONS && line.len() <= LONGEST {
+        let is_name = name.len() <= LONGEST_NAME
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if is_name && self.definitions.len() < DEFINITIONS && line.len() <= LONGEST {
             let name = format!("${name}");
             self.definitions.push(Definition { name, value: value.to_owned() });
         }
