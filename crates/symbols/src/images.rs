@@ -1,7 +1,7 @@
 //! Addresses relative to the lowest one of an image, as the Firefox Profiler and Breakpad have them,
 //! as offsets in the file.
 
-use profile::{Location, Mapping, MappingId, Profile};
+use profile::{Mapping, MappingId, Profile};
 
 use super::SymbolOptions;
 use super::source::{Access, PAGE, SymbolFiles, find};
@@ -9,43 +9,47 @@ use super::source::{Access, PAGE, SymbolFiles, find};
 /// Makes the addresses in mappings that begin at 0, which are relative to the lowest address of their
 /// binary's segments, offsets in the file.
 ///
-/// A binary that is not found keeps them, and its functions pass for looked up: its offsets are not
-/// known.
+/// Those of a binary that is not found, or that has no such address, stay as they are, and their
+/// functions pass for looked up: their offsets are not known.
 pub fn place_in_files(profile: &mut Profile, options: &SymbolOptions) {
-    for (id, mapping) in (0..).map(MappingId).zip(&mut profile.mappings) {
-        if mapping.has_functions {
-            continue;
+    let mut by_mapping: Vec<Vec<u32>> = vec![Vec::new(); profile.mappings.len()];
+    for (number, location) in (0..).zip(&profile.locations) {
+        if let Some(mapping) = location.mapping.filter(|_| location.address != 0) {
+            by_mapping[mapping.0 as usize].push(number);
         }
-        let locations = &mut profile.locations;
-        let mut locations = locations
-            .iter_mut()
-            .filter(|location| location.mapping == Some(id) && location.address != 0)
-            .peekable();
-        if locations.peek().is_none() {
+    }
+    for (number, locations) in by_mapping.into_iter().enumerate() {
+        let mapping = &mut profile.mappings[number];
+        if mapping.has_functions || locations.is_empty() {
             continue;
         }
         let name = profile.strings.get(mapping.file);
         let build_id = profile.strings.get(mapping.build_id);
         match find(name, build_id, Access::default(), options) {
-            Ok(files) => place(locations, mapping, &files),
+            Ok(files) => place(profile, number, &locations, &files),
             Err(_) => mapping.has_functions = true,
         }
     }
 }
 
-fn place<'l>(
-    locations: impl Iterator<Item = &'l mut Location>,
-    mapping: &mut Mapping,
-    files: &SymbolFiles,
-) {
-    let Some(lowest) = files.headers.segments.iter().map(|segment| segment.address).min() else {
-        mapping.has_functions = true;
-        return;
-    };
-    let base = lowest & !(PAGE - 1);
-    for location in locations {
-        let address = base.checked_add(location.address);
-        let offset = address.and_then(|address| files.address_in_mapping(address));
-        location.address = offset.unwrap_or(0);
+fn place(profile: &mut Profile, number: usize, locations: &[u32], files: &SymbolFiles) {
+    let lowest = files.headers.segments.iter().map(|segment| segment.address).min();
+    let base = lowest.unwrap_or(0) & !(PAGE - 1);
+    let mut outside = Vec::new();
+    for &location in locations {
+        let place = &mut profile.locations[location as usize];
+        let address = base.checked_add(place.address);
+        match address.and_then(|address| files.address_in_mapping(address)) {
+            Some(offset) => place.address = offset,
+            None => outside.push(location),
+        }
+    }
+    if !outside.is_empty() {
+        let unknown = Mapping { has_functions: true, ..profile.mappings[number].clone() };
+        let id = MappingId(profile.mappings.len() as u32);
+        profile.mappings.push(unknown);
+        for location in outside {
+            profile.locations[location as usize].mapping = Some(id);
+        }
     }
 }

@@ -192,6 +192,45 @@ fn without_a_time_a_file_without_a_build_id_is_not_taken_for_changed() {
 }
 
 #[test]
+fn addresses_outside_of_an_image_stay_as_they_are() {
+    let lab = Lab::new();
+    let binary = lab.compile("a", C, &["-g"]);
+    let (_, _, build_id) = mapping_of(&binary, 0);
+    let inside = marks(&binary)("mark_outer");
+    let mut p = profile(&binary, (0, 0, build_id), 0, &[inside, 0x9999_9999, 0x8888_8888]);
+    place_in_files(&mut p, &lab.options());
+    let addresses: Vec<u64> = p.locations[1..].iter().map(|location| location.address).collect();
+    assert_eq!(addresses, [0x9999_9999, 0x8888_8888]);
+    symbolize(&mut p, &lab.options(), &quiet);
+    assert_eq!(names(&p, 0), ["outer"]);
+    assert!(frames(&p, 1).is_empty() && frames(&p, 2).is_empty());
+}
+
+/// perf links the binaries of each recording into its own directory, which changes their status.
+#[test]
+fn a_new_link_to_a_file_is_no_change_of_it() {
+    use std::os::unix::fs::MetadataExt;
+    let lab = Lab::new();
+    let binary = lab.compile("a", C, &["-g", "-Wl,--build-id=none"]);
+    let nanos = |s: i64, n: i64| s * 1_000_000_000 + n;
+    let changed = || {
+        let m = std::fs::metadata(&binary).unwrap();
+        nanos(m.ctime(), m.ctime_nsec())
+    };
+    let end = changed();
+    let mut links = 0;
+    while changed() == end {
+        links += 1;
+        std::fs::hard_link(&binary, binary.with_extension(links.to_string())).unwrap();
+    }
+    let mut p = profile(&binary, mapping_of(&binary, 0), 0, &[marks(&binary)("mark_outer")]);
+    p.mappings.iter_mut().for_each(|mapping| mapping.build_id = profile::StrId::EMPTY);
+    p.time_nanos = end;
+    symbolize(&mut p, &lab.options(), &quiet);
+    assert_eq!(names(&p, 0), ["outer"]);
+}
+
+#[test]
 fn another_path_can_replace_the_recorded_one() {
     let lab = Lab::new();
     let binary = lab.compile("prog", C, &["-g"]);

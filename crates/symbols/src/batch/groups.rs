@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Instant, UNIX_EPOCH};
 
 use rustc_hash::FxHashMap;
 
@@ -266,8 +266,14 @@ fn changed_after(profile: &Profile, file: &str, instead: Option<&Path>) -> bool 
     let nanos = |s: i64, ns: i64| i128::from(s) * 1_000_000_000 + i128::from(ns);
     let written = nanos(now.mtime(), now.mtime_nsec());
     // `rename` and `link` change a file's status time; a file that was opened during the recording
-    // is unaffected.
-    let moved = nanos(now.ctime(), now.ctime_nsec());
+    // is unaffected. perf links each binary that it records into a directory of its own: such a file
+    // is another one if it was created since.
+    let created = now.created().ok().filter(|_| now.nlink() > 1);
+    let created = created.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let moved = match created {
+        Some(time) => i128::try_from(time.as_nanos()).unwrap_or(i128::MAX),
+        None => nanos(now.ctime(), now.ctime_nsec()),
+    };
     let changed = if instead.is_some() { written } else { written.max(moved) };
     end > 0 && changed > i128::from(end)
 }
