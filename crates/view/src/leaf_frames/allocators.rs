@@ -1,8 +1,12 @@
 //! Functions that allocate memory, and those of standard libraries that only call them, by name.
 
 use super::functions::starts;
+use crate::binaries::base_name;
 use crate::filter::without_parameters;
 use crate::lock_functions::without_arguments;
+
+/// Beginnings of the names of libraries that only allocate.
+const LIBRARIES: &[&str] = &["libjemalloc", "libtcmalloc", "libmimalloc", "libsnmalloc"];
 
 /// Ends of words that say what a function does: `xmalloc`, `ngx_pcalloc`, `PyMem_RawMalloc`.
 const ALLOCATING: &[&str] =
@@ -139,6 +143,11 @@ const PATHS: &[&str] = &[
     "__rustc::__rdl_",
     "__rustc::__rg_",
 ];
+
+/// True for the path of a library that only allocates.
+pub(super) fn is_library(path: &str) -> bool {
+    starts(base_name(path), LIBRARIES)
+}
 
 /// True for a function of a memory allocator, one that wraps it, or one of a container.
 pub(super) fn is_allocator(name: &str) -> bool {

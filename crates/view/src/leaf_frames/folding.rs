@@ -126,6 +126,7 @@ impl Folding {
                     return Some(false);
                 }
                 let function = match lines.get(line) {
+                    _ if self.is_in_allocator(profile, id) => FunctionClass::ALLOCATOR,
                     Some(line) => self.class(profile, line.function, in_kernel),
                     None => FunctionClass::default(),
                 };
@@ -144,6 +145,15 @@ impl Folding {
             }
         }
         Some(true)
+    }
+
+    /// True if a location is in a library that does nothing but allocate.
+    fn is_in_allocator(&self, profile: &Profile, location: LocationId) -> bool {
+        let mapping = profile.locations[location.0 as usize].mapping;
+        let is_allocator = |mapping: profile::MappingId| {
+            allocators::is_library(profile.str(profile.mappings[mapping.0 as usize].file))
+        };
+        self.leaves == LeafFrames::Allocator && mapping.is_some_and(is_allocator)
     }
 
     fn class(
@@ -248,6 +258,17 @@ impl Folding {
 }
 
 impl FunctionClass {
+    /// Any code of an allocator's library.
+    const ALLOCATOR: FunctionClass = FunctionClass {
+        is_leaf: true,
+        is_between: true,
+        is_innermost: true,
+        lock: None,
+        is_lock_above: [false; 2],
+        is_lock_wrapper: false,
+        is_below_lock: false,
+    };
+
     fn new(name: &str, leaves: LeafFrames) -> FunctionClass {
         match leaves {
             LeafFrames::Scheduler => FunctionClass {
