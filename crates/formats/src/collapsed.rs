@@ -43,7 +43,7 @@ impl Format for Collapsed {
         &["folded", "collapsed", "stacks"]
     }
 
-    /// True if most lines are stacks, and half of them have two frames.
+    /// True if most lines are stacks, and half of them have two frames; or all are, and one has.
     fn detect(&self, head: &[u8]) -> bool {
         // A name may be in another encoding.
         let head = String::from_utf8_lossy(head);
@@ -52,7 +52,11 @@ impl Format for Collapsed {
         let count = lines.clone().count();
         let stacks = lines.filter(|line| is_stack(line));
         let deep = stacks.clone().filter(|line| line.contains(';')).count();
-        2 * stacks.count() > count && 2 * deep >= count || is_long_stack(text)
+        // A sentence has a blank after it.
+        let is_deep = |line: &str| line.split(';').skip(1).all(|frame| !frame.starts_with(' '));
+        let has_deep = deep > 0 && stacks.clone().filter(|line| line.contains(';')).all(is_deep);
+        let all = stacks.count();
+        2 * all > count && 2 * deep >= count || all == count && has_deep || is_long_stack(text)
     }
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {

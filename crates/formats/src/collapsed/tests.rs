@@ -167,6 +167,7 @@ fn collapsed_stacks_are_recognized() {
         "main;a b (x.py:3);c 10\nmain;cut o",
         "# comment\r\n\r\njava;Main.run_[j] 10.5\r\n",
         "a;b 1\na;c\na;d 2\n",
+        "main 5\nmain;foo 7\nbar 3\nbaz 1\n",
         &long,
     ] {
         assert!(Collapsed.detect(text.as_bytes()), "{text}");

@@ -9,7 +9,8 @@ pub(super) fn guess(head: &[u8]) -> Option<&'static str> {
         };
         let text = text.trim_start_matches('\u{feff}').trim_start();
         match text.as_bytes().first()? {
-            b'{' | b'[' => Some(json(text)),
+            b'{' => Some(json(text)),
+            b'[' if text[1..].trim_start().starts_with(['{', '[', '"', ']']) => Some(json(text)),
             b'<' => markup(text),
             _ => plain(text),
         }
@@ -46,7 +47,7 @@ fn json(text: &str) -> &'static str {
     } else if has("snapshot") {
         "it is a heap snapshot of V8; open it in Chrome's developer tools"
     } else {
-        "it is JSON; prof reads the profile that it was made from"
+        "it is JSON, but none of the formats of profiles that prof knows"
     }
 }
 
@@ -71,6 +72,10 @@ fn plain(text: &str) -> Option<&'static str> {
         "it is the text of go tool pprof -raw; give prof the profile itself"
     } else if first.starts_with("File: ") || key("Showing nodes accounting for ") {
         "it is the text of a report; give prof the profile itself"
+    } else if first.starts_with("goroutine ") && first.trim_end().ends_with("]:") {
+        "it is a dump of goroutines; prof reads that of debug=1"
+    } else if text.starts_with("# To display the perf.data header info") {
+        "it is the text of perf report; give prof the perf.data itself"
     } else if first.starts_with("# tracer: ") {
         "it is a trace of ftrace; prof reads profiles only"
     } else {
@@ -96,6 +101,11 @@ mod tests {
             (b"<?xml version=\"1.0\"?>\n<!DOCTYPE svg PUBLIC \"-//W3C//DTD SVG 1.1//EN\"", "SVG"),
             (b"<svg width=\"100\">", "SVG"),
             (b"<!DOCTYPE html>\n<html>", "web page"),
+            (
+                b"goroutine 1 [running]:\nmain.main()\n",
+                "dump of goroutines; prof reads that of debug=1",
+            ),
+            (b"# To display the perf.data header info, please use --header\n", "perf report"),
             (b"PeriodType: cpu nanoseconds\nPeriod: 1\n", "pprof -raw"),
             (b"File: app\nType: cpu\n", "the text of a report"),
             (b"PK\x03\x04\x14\0", "zip archive; unpack it"),
@@ -104,7 +114,14 @@ mod tests {
             let found = guess(head).unwrap_or("nothing");
             assert!(found.contains(what), "{}: {found}", String::from_utf8_lossy(head));
         }
-        for other in ["hello world\n", "a;b\n", "", "1 2 3\n", "to be: or not\n  to be\n"] {
+        for other in [
+            "hello world\n",
+            "a;b\n",
+            "",
+            "1 2 3\n",
+            "[workspace]\nmembers = []\n",
+            "to be: or not\n  to be\n",
+        ] {
             assert_eq!(guess(other.as_bytes()), None, "{other}");
         }
     }
