@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use formats::{Format, Opened, UnnamedFrames};
-use profile::{Mapping, Profile, StrId, set_unsymbolized};
+use profile::{Mapping, Profile, StrId, UNIDENTIFIED_KERNEL, set_unsymbolized};
 use symbols::SymbolOptions;
 
 use super::naming::LookupResult;
@@ -74,6 +74,13 @@ impl AddressNames {
         let shares = symbols::unsymbolized(&profile);
         set_unsymbolized(&mut profile, &shares, &found.outcome.reasons());
         notes.extend(found.outcome.errors);
+        let has_unknown_kernel =
+            profile.mappings.iter().any(|mapping| profile.str(mapping.file) == UNIDENTIFIED_KERNEL);
+        if has_unknown_kernel {
+            let note = "the kernel's functions have no names: the recording has no build ID of it \
+                        (perf record --buildid-mmap), or it was at other addresses";
+            notes.push(note.to_owned());
+        }
         if unidentified.into_iter().any(|id| profile.mappings[id].has_functions) {
             let note = "the profile has no build IDs: its names are of the files that are at the \
                         recorded paths now";

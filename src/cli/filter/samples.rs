@@ -155,14 +155,21 @@ fn unmatched(added: &AddedFilter) -> String {
     format!("--{} {value}: {}", added.condition.name(), added.condition.nothing_found())
 }
 
-/// A file for a filtered or merged profile. Fails if there is another file than a profile.
+/// A file for a filtered or merged profile. Fails if there is another file than one of pprof.
 pub fn output(path: &Path) -> anyhow::Result<Output> {
     let has_content = path.is_file() && path.metadata().is_ok_and(|m| m.len() > 0);
-    if path != Path::new("-")
-        && has_content
-        && let Err(error) = formats::read_file(path)
-    {
-        anyhow::bail!("will not replace a file that is not a profile; choose another: {error}");
+    if path != Path::new("-") && has_content {
+        match formats::open_file(path) {
+            Ok(opened) if opened.format.name() == formats::pprof::NAME => {}
+            Ok(opened) => anyhow::bail!(
+                "will not replace {} by a pprof file: it has another format ({}); choose another",
+                path.display(),
+                opened.format.title()
+            ),
+            Err(error) => anyhow::bail!(
+                "will not replace a file that is not a profile; choose another: {error}"
+            ),
+        }
     }
     Output::create(path)
 }
