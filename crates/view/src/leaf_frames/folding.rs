@@ -25,6 +25,7 @@ pub fn fold_leaf_frames(profile: &mut Profile, leaves: LeafFrames, cancel: &Canc
     let mut folding = Folding {
         leaves,
         kernel: KernelMappings::new(profile),
+        allocators: allocators(profile, leaves),
         functions: FxHashMap::default(),
         first_frames: FxHashMap::default(),
         frames: Vec::with_capacity(DEPTH),
@@ -43,6 +44,13 @@ pub fn fold_leaf_frames(profile: &mut Profile, leaves: LeafFrames, cancel: &Canc
     });
     // Equal samples are not added up: their number is what confidence is computed from.
     has_any
+}
+
+/// For each mapping, true if its code belongs to these leaf frames whatever its functions are.
+fn allocators(profile: &Profile, leaves: LeafFrames) -> Vec<bool> {
+    let is_asked = leaves == LeafFrames::Allocator;
+    let mappings = profile.mappings.iter();
+    mappings.map(|m| is_asked && allocators::is_library(profile.str(m.file))).collect()
 }
 
 /// A frame of a stack.
@@ -86,6 +94,8 @@ struct FunctionClass {
 struct Folding {
     leaves: LeafFrames,
     kernel: KernelMappings,
+    /// The mappings that are libraries which do nothing but allocate.
+    allocators: Vec<bool>,
     /// By name.
     functions: FxHashMap<StrId, FunctionClass>,
     /// Locations without their inner lines, by the number of these.
@@ -119,14 +129,17 @@ impl Folding {
         let is_run = matches!(self.leaves, LeafFrames::Scheduler | LeafFrames::Allocator);
         self.frames.clear();
         for (location, &id) in stack.iter().enumerate() {
-            let in_kernel = self.kernel.has(&profile.locations[id.0 as usize]);
+            let at = &profile.locations[id.0 as usize];
+            let in_kernel = self.kernel.has(at);
+            let in_allocator =
+                at.mapping.is_some_and(|mapping| self.allocators[mapping.0 as usize]);
             let lines = profile.lines_of(id);
             for line in 0..lines.len().max(1) {
                 if self.frames.len() == DEPTH {
                     return Some(false);
                 }
                 let function = match lines.get(line) {
-                    _ if self.is_in_allocator(profile, id) => FunctionClass::ALLOCATOR,
+                    _ if in_allocator => FunctionClass::ALLOCATOR,
                     Some(line) => self.class(profile, line.function, in_kernel),
                     None => FunctionClass::default(),
                 };
@@ -145,15 +158,6 @@ impl Folding {
             }
         }
         Some(true)
-    }
-
-    /// True if a location is in a library that does nothing but allocate.
-    fn is_in_allocator(&self, profile: &Profile, location: LocationId) -> bool {
-        let mapping = profile.locations[location.0 as usize].mapping;
-        let is_allocator = |mapping: profile::MappingId| {
-            allocators::is_library(profile.str(profile.mappings[mapping.0 as usize].file))
-        };
-        self.leaves == LeafFrames::Allocator && mapping.is_some_and(is_allocator)
     }
 
     fn class(
