@@ -73,41 +73,19 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let format = args.format()?;
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
     // First, so that an unwritable path is reported before the work.
-    let is_pprof = format.name() == formats::pprof::NAME;
-    let output = if is_pprof { samples::output(path)? } else { output(path, format)? };
+    let output = samples::output_as(path, format)?;
     let source = ProfileSource::Files(args.files.clone());
     let mut profile = args.filter.load_for_file(&source)?;
     let type_index = args.filter.type_index(&profile)?;
     if args.filter.no_inlines {
         view::fold_inlined(&mut profile);
     }
-    if is_pprof {
+    if format.name() == formats::pprof::NAME {
         samples::write(profile, output)?;
     } else {
         write(profile, format, WriteOptions { type_index }, output)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Prepares to write a profile in another format than pprof, but not over a file of another format,
-/// such as a recording or a source file.
-fn output(path: &Path, format: &dyn Format) -> anyhow::Result<Output> {
-    let has_content = path.is_file() && path.metadata().is_ok_and(|m| m.len() > 0);
-    if path != Path::new("-") && has_content {
-        let title = format.title();
-        match formats::open_file(path) {
-            Ok(opened) if opened.format.name() == format.name() => {}
-            Ok(opened) => anyhow::bail!(
-                "will not replace {} by {title}: it has another format ({}); choose another",
-                path.display(),
-                opened.format.title()
-            ),
-            Err(error) => anyhow::bail!(
-                "will not replace a file that is not {title}; choose another: {error}"
-            ),
-        }
-    }
-    if format.is_text() { Output::create_any(path) } else { Output::create(path) }
 }
 
 /// Writes a profile in another format than pprof.

@@ -7,6 +7,7 @@ use super::super::output::Output;
 use super::super::time::TimeArgs;
 use super::super::{summary, usage};
 use crate::report::answer;
+use formats::Format;
 use profile::Profile;
 use sys::printed::Stderr;
 use view::query::AddedFilter;
@@ -157,21 +158,31 @@ fn unmatched(added: &AddedFilter) -> String {
 
 /// A file for a filtered or merged profile. Fails if there is another file than one of pprof.
 pub fn output(path: &Path) -> anyhow::Result<Output> {
+    output_as(path, &formats::pprof::Pprof)
+}
+
+/// A file for a profile in this format. Fails if there is another file than one of it, such as a
+/// recording or a source file.
+pub fn output_as(path: &Path, format: &dyn Format) -> anyhow::Result<Output> {
     let has_content = path.is_file() && path.metadata().is_ok_and(|m| m.len() > 0);
     if path != Path::new("-") && has_content {
+        let title = format.title();
         match formats::open_file(path) {
-            Ok(opened) if opened.format.name() == formats::pprof::NAME => {}
+            Ok(opened) if opened.format.name() == format.name() => {}
             Ok(opened) => anyhow::bail!(
-                "will not replace {} by a pprof file: it has another format ({}); choose another",
+                "will not replace {} by {title}: it has another format ({}); choose another",
                 path.display(),
                 opened.format.title()
             ),
-            Err(error) => anyhow::bail!(
+            Err(error) if format.name() == formats::pprof::NAME => anyhow::bail!(
                 "will not replace a file that is not a profile; choose another: {error}"
+            ),
+            Err(error) => anyhow::bail!(
+                "will not replace a file that is not {title}; choose another: {error}"
             ),
         }
     }
-    Output::create(path)
+    if format.is_text() { Output::create_any(path) } else { Output::create(path) }
 }
 
 /// Writes what remains of a profile, and prints its size.
