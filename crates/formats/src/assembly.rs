@@ -105,12 +105,16 @@ impl Assembly {
         width
     }
 
-    /// The column of a sample type, which is added if it is not there.
-    pub(crate) fn type_column(&mut self, kind: &str, unit: &str) -> usize {
+    /// The column of a sample type, if it is there.
+    pub(crate) fn find_type(&self, kind: &str, unit: &str) -> Option<usize> {
         let strings = &self.profile;
         let is_same = |t: &ValueType| (strings.str(t.kind), strings.str(t.unit)) == (kind, unit);
-        let found = strings.sample_types.iter().position(is_same);
-        found.unwrap_or_else(|| self.add_type(kind, unit))
+        strings.sample_types.iter().position(is_same)
+    }
+
+    /// The column of a sample type, which is added if it is not there.
+    pub(crate) fn type_column(&mut self, kind: &str, unit: &str) -> usize {
+        self.find_type(kind, unit).unwrap_or_else(|| self.add_type(kind, unit))
     }
 
     /// Id of a text.

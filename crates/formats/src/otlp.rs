@@ -19,6 +19,7 @@ use profile::{Label, LabelSetId, LabelValue, Profile, StrId};
 
 use crate::assembly::{Assembly, ColumnValue, InternedSample, excess};
 use crate::error::ReadError;
+use crate::samples::samples_column;
 use crate::unpacked::Unpacked;
 use crate::{Format, Writer};
 use dictionary::{Attribute, Dictionary, decode};
@@ -379,8 +380,7 @@ impl Reader<'_> {
 /// Puts the number of samples first, as in the profiles of prof and Go, by which views count samples.
 fn put_samples_first(profile: &mut Profile) {
     let width = profile.sample_types.len();
-    let kinds = profile.sample_types.iter().map(|value_type| profile.str(value_type.kind));
-    let Some(place) = kinds.into_iter().position(|kind| kind == "samples") else { return };
+    let Some(place) = samples_column(profile) else { return };
     profile.sample_types[..=place].rotate_right(1);
     for row in profile.values.chunks_exact_mut(width) {
         row[..=place].rotate_right(1);

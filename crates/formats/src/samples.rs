@@ -1,6 +1,54 @@
 //! The samples of a profile for formats in which each has its time.
 
-use profile::{Profile, share_of_times};
+use profile::{LabelSetId, LabelValue, Profile, StrId, label, share_of_times};
+
+/// The column that counts samples.
+pub(crate) fn samples_column(profile: &Profile) -> Option<usize> {
+    profile.sample_types.iter().position(|t| profile.str(t.kind) == "samples")
+}
+
+/// The keys of the labels of a thread; `None`: no sample has it.
+pub(crate) struct ThreadKeys {
+    pid: Option<StrId>,
+    tid: Option<StrId>,
+    process: Option<StrId>,
+    thread: Option<StrId>,
+}
+
+/// The labels of a thread.
+pub(crate) struct ThreadLabels {
+    pub pid: Option<i64>,
+    pub tid: Option<i64>,
+    pub process: Option<LabelValue>,
+    pub thread: Option<LabelValue>,
+}
+
+impl ThreadKeys {
+    pub(crate) fn new(profile: &Profile) -> ThreadKeys {
+        let key = |name| profile.strings.find(name);
+        ThreadKeys {
+            pid: key(label::PID),
+            tid: key(label::TID),
+            process: key(label::PROCESS),
+            thread: key(label::THREAD),
+        }
+    }
+
+    /// The labels in a set that say which thread it is.
+    pub(crate) fn labels(&self, profile: &Profile, set: LabelSetId) -> ThreadLabels {
+        let value = |key: Option<StrId>| profile.labels.value(set, key?);
+        let number = |key| match value(key) {
+            Some(LabelValue::Num { value, .. }) => Some(value),
+            _ => None,
+        };
+        ThreadLabels {
+            pid: number(self.pid),
+            tid: number(self.tid),
+            process: value(self.process),
+            thread: value(self.thread),
+        }
+    }
+}
 
 /// Number `number` of the `count` samples of equal values that a row represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

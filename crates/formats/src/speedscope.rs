@@ -147,13 +147,10 @@ impl Reader {
     fn profile(&mut self, profile: &FileProfile) -> Result<(), ReadError> {
         let TypeOfUnit { kind, unit, factor } = TypeOfUnit::new(&profile.unit);
         let kind = if self.is_own { &*profile.name } else { kind };
-        let strings = &self.all.profile;
-        let is_same =
-            |t: &profile::ValueType| (strings.str(t.kind), strings.str(t.unit)) == (kind, unit);
-        let found = strings.sample_types.iter().position(is_same);
+        let found = self.all.find_type(kind, unit);
         let column = match found.filter(|_| !self.is_own) {
             Some(column) => column,
-            None if strings.sample_types.len() == file::MOST_TYPES => {
+            None if self.all.profile.sample_types.len() == file::MOST_TYPES => {
                 let what = format!("it has more than {} sample types", file::MOST_TYPES);
                 return Err(ReadError::invalid(TITLE, what));
             }

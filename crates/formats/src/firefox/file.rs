@@ -79,7 +79,7 @@ pub(super) struct FileUnits {
 }
 
 /// What the format has no field for.
-#[derive(Deserialize, serde::Serialize)]
+#[derive(Clone, Deserialize, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OwnMeta {
     /// The sample type of the weights.

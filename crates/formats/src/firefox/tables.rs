@@ -82,8 +82,7 @@ impl Shared {
             let id = if is_id { id.to_ascii_lowercase() } else { String::new() };
             let mapping =
                 Mapping { file: all.string(path), build_id: all.string(&id), ..Mapping::default() };
-            mappings.push(MappingId(all.profile.mappings.len() as u32));
-            all.profile.mappings.push(mapping);
+            mappings.push(all.add_mapping(mapping));
         }
         let FileTables { stack_table, frame_table, .. } = &file.shared;
         let found = match (stack_table, frame_table) {

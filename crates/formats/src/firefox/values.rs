@@ -66,11 +66,7 @@ impl Values {
             _ => None,
         });
         let cpu_unit = cpu_unit.filter(|_| has_cpu);
-        let own = meta.prof.as_ref().map(|own| OwnMeta {
-            kind: own.kind.clone(),
-            unit: own.unit.clone(),
-            has_times: own.has_times,
-        });
+        let own = meta.prof.clone();
         Values { interval: meta.interval.unwrap_or_default() * 1e6, cpu_unit, own }
     }
 

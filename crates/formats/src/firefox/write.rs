@@ -7,13 +7,13 @@ mod thread;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use profile::{LabelSetId, LabelValue, Profile, StrId, label};
+use profile::{LabelSetId, Profile, StrId};
 use serde_json::json;
 use view::{Frames, Granularity};
 
 use super::file::OwnMeta;
 use crate::WriteOptions;
-use crate::samples::{RowPart, in_order};
+use crate::samples::{RowPart, ThreadKeys, ThreadLabels, in_order, samples_column};
 use libraries::Libraries;
 use markers::MarkerKeys;
 use thread::ThreadTables;
@@ -54,8 +54,7 @@ enum Weights {
 impl Weights {
     fn new(profile: &Profile, column: usize) -> Weights {
         let value_type = profile.sample_types[column];
-        let is_samples = |t: &profile::ValueType| profile.str(t.kind) == "samples";
-        let samples = profile.sample_types.iter().position(is_samples);
+        let samples = samples_column(profile);
         match (profile.str(value_type.kind), profile.str(value_type.unit)) {
             ("cpu", "nanoseconds") => Weights::CpuSamples { samples, cpu: column },
             (_, "nanoseconds") => Weights::Time { column },
@@ -89,14 +88,6 @@ impl Weights {
     }
 }
 
-/// The keys of labels; `None`: no sample has it.
-struct Keys {
-    pid: Option<StrId>,
-    tid: Option<StrId>,
-    process: Option<StrId>,
-    thread: Option<StrId>,
-}
-
 /// What the samples of a thread have in common.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct ThreadKey {
@@ -108,27 +99,12 @@ struct ThreadKey {
     thread: String,
 }
 
-impl Keys {
-    fn new(profile: &Profile) -> Keys {
-        let key = |name| profile.strings.find(name);
-        Keys {
-            pid: key(label::PID),
-            tid: key(label::TID),
-            process: key(label::PROCESS),
-            thread: key(label::THREAD),
-        }
-    }
-
-    fn thread(&self, profile: &Profile, labels: LabelSetId) -> ThreadKey {
-        let value = |key: Option<StrId>| profile.labels.value(labels, key?);
-        let number = |key| match value(key) {
-            Some(LabelValue::Num { value, .. }) => Some(value),
-            _ => None,
-        };
-        let text = |key| value(key).map(|value| view::label_text(profile, value));
-        let (pid, tid) = (number(self.pid), number(self.tid));
-        let process = text(self.process).unwrap_or_default();
-        let thread = text(self.thread).unwrap_or_else(|| process.clone());
+impl ThreadKey {
+    fn new(profile: &Profile, labels: ThreadLabels) -> ThreadKey {
+        let ThreadLabels { pid, tid, process, thread } = labels;
+        let text = |name| view::label_text(profile, name);
+        let process = process.map(text).unwrap_or_default();
+        let thread = thread.map_or_else(|| process.clone(), text);
         ThreadKey { pid, is_other: tid.is_some() && tid != pid, tid, process, thread }
     }
 }
@@ -195,12 +171,14 @@ impl Ids {
 impl Written<'_> {
     /// The samples of each thread: those with times in their order, then the others.
     fn threads(&self) -> HashMap<ThreadKey, Vec<RowPart>> {
-        let keys = Keys::new(self.profile);
+        let keys = ThreadKeys::new(self.profile);
         let mut by_labels: HashMap<LabelSetId, ThreadKey> = HashMap::new();
         let mut threads: HashMap<ThreadKey, Vec<RowPart>> = HashMap::new();
         for part in in_order(self.profile, |_| 1) {
             let labels = self.profile.samples[part.row].labels;
-            let key = by_labels.entry(labels).or_insert_with(|| keys.thread(self.profile, labels));
+            let key = by_labels
+                .entry(labels)
+                .or_insert_with(|| ThreadKey::new(self.profile, keys.labels(self.profile, labels)));
             threads.entry(key.clone()).or_default().push(part);
         }
         for parts in threads.values_mut() {

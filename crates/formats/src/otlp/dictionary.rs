@@ -208,12 +208,9 @@ impl Dictionary {
             build_id,
             ..Mapping::default()
         };
-        let mappings = &mut all.profile.mappings;
-        // The first one is the one that locations without a mapping refer to.
-        if !self.mappings.is_empty() {
-            mappings.push(mapping);
-        }
-        Ok(MappingId(mappings.len().saturating_sub(1) as u32))
+        // Nothing refers to the first one: its number is that of none.
+        let is_none = self.mappings.is_empty();
+        Ok(if is_none { MappingId(0) } else { all.add_mapping(mapping) })
     }
 
     fn function(

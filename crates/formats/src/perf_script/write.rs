@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use profile::{LabelSetId, LabelValue, Profile, SampleRow, StrId, label};
+use profile::{LabelSetId, LabelValue, Profile, SampleRow};
 use sys::printed;
 use view::{Frames, Granularity, Name};
 
 use super::NO_COMMAND;
 use super::parse::micros;
 use crate::WriteOptions;
-use crate::samples::{RowPart, in_order};
+use crate::samples::{RowPart, ThreadKeys, ThreadLabels, in_order, samples_column};
 
 /// Most samples that are written one by one: of a profile with more, those without times are a
 /// single sample for each stack, with the sum of their values.
@@ -26,26 +26,12 @@ struct Printed<'p> {
     profile: &'p Profile,
     frames: Frames,
     events: Vec<Event>,
-    keys: Keys,
-}
-
-/// The keys of labels; `None`: no sample has it.
-struct Keys {
-    pid: Option<StrId>,
-    tid: Option<StrId>,
-    process: Option<StrId>,
-    thread: Option<StrId>,
+    keys: ThreadKeys,
 }
 
 /// Writes each sample with its events; with times, in their order.
 pub(super) fn write(profile: &Profile, _: &WriteOptions, out: &mut dyn Write) -> io::Result<()> {
-    let key = |name| profile.strings.find(name);
-    let keys = Keys {
-        pid: key(label::PID),
-        tid: key(label::TID),
-        process: key(label::PROCESS),
-        thread: key(label::THREAD),
-    };
+    let keys = ThreadKeys::new(profile);
     let granularity = Granularity { inlined: true, ..Granularity::ADDRESSES };
     let frames = Frames::new(profile, granularity);
     let printed = Printed { profile, frames, events: events(profile), keys };
@@ -56,11 +42,6 @@ pub(super) fn write(profile: &Profile, _: &WriteOptions, out: &mut dyn Write) ->
         counted.clamp(1, SINGLE) as usize
     };
     in_order(profile, count).try_for_each(|part| printed.sample(out, part))
-}
-
-/// The column that counts samples.
-fn samples_column(profile: &Profile) -> Option<usize> {
-    profile.sample_types.iter().position(|t| profile.str(t.kind) == "samples")
 }
 
 /// The columns that are events; the number of samples is one only if it is alone.
@@ -103,21 +84,16 @@ impl Printed<'_> {
 
     /// Writes the thread of a sample: `COMMAND PID/TID`.
     fn thread(&self, out: &mut dyn Write, labels: LabelSetId) -> io::Result<()> {
-        let value = |key: Option<StrId>| self.profile.labels.value(labels, key?);
-        let text = |key| match value(key) {
+        let ThreadLabels { pid, tid, process, thread } = self.keys.labels(self.profile, labels);
+        let text = |name: Option<LabelValue>| match name {
             Some(LabelValue::Str(text)) => Some(printed::line(self.profile.str(text))),
             _ => None,
         };
-        let number = |key| match value(key) {
-            Some(LabelValue::Num { value, .. }) => Some(value),
-            _ => None,
-        };
-        let keys = &self.keys;
-        let command = text(keys.thread).or_else(|| text(keys.process)).unwrap_or_default();
+        let command = text(thread).or_else(|| text(process)).unwrap_or_default();
         // A line that begins with # is a comment.
         let command = command.trim().trim_start_matches('#').trim_start();
         let command = if command.is_empty() { NO_COMMAND } else { command };
-        match (number(keys.pid), number(keys.tid)) {
+        match (pid, tid) {
             (Some(pid), Some(tid)) => write!(out, "{command} {pid}/{tid}"),
             (Some(id), None) | (None, Some(id)) => write!(out, "{command} {id}"),
             (None, None) => write!(out, "{command} 0"),
