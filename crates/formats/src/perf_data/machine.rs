@@ -37,19 +37,19 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(header: &Header) -> Machine {
-        let own = std::env::consts::ARCH;
-        let architecture = header.architecture.clone().unwrap_or_else(|| own.to_owned());
-        let mut machine = Machine {
-            has_own_architecture: architecture == own,
-            architecture,
-            ..Machine::default()
-        };
-        for build_id in &header.build_ids {
-            machine.add_build_id(build_id);
-        }
-        let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        machine.is_here = header.hostname.as_deref().is_some_and(|name| name == here.trim());
+        let mut machine = Machine::default();
+        machine.take_in(header);
         machine
+    }
+
+    /// Takes in what a header says of the machine; what its records have said stays.
+    pub fn take_in(&mut self, header: &Header) {
+        let own = std::env::consts::ARCH;
+        self.architecture = header.architecture.clone().unwrap_or_else(|| own.to_owned());
+        self.has_own_architecture = self.architecture == own;
+        header.build_ids.iter().for_each(|build_id| self.add_build_id(build_id));
+        let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        self.is_here = header.hostname.as_deref().is_some_and(|name| name == here.trim());
     }
 
     /// Takes in a build ID of the recording: that of the kernel.
@@ -99,6 +99,16 @@ impl KernelBase {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_feature_of_a_stream_leaves_what_its_records_have_said() {
+        let mut machine = Machine::default();
+        machine.set_kernel(b"from a record");
+        machine.base = KernelBase::parse("[kernel.kallsyms]_text", 0x1234);
+        let before = (machine.kernel_build_id.clone(), machine.base.is_some());
+        machine.take_in(&Header::default());
+        assert_eq!((machine.kernel_build_id, machine.base.is_some()), before);
+    }
 
     #[test]
     fn a_kernel_without_a_build_id_or_at_another_address_is_not_identified() {

@@ -160,8 +160,7 @@ impl Reader {
         self.header.events = std::mem::take(&mut self.events.all);
         self.header.add_streamed_feature(body);
         self.events = Events::new(std::mem::take(&mut self.header.events));
-        let base = self.machine.base.take();
-        self.machine = Machine { base, ..Machine::new(&self.header) };
+        self.machine.take_in(&self.header);
     }
 
     fn apply(&mut self, record: &RawRecord, records: &Records<'_>) -> Result<(), ReadError> {
