@@ -6,6 +6,7 @@
 use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
+use super::slices::Slices;
 use super::spill::{OpenSpill, Spill};
 use super::tables::{Leaf, NO_NODE, PATHS, StackNode, StackRow, StackTables, hash2};
 use super::time_log::TimeLog;
@@ -35,6 +36,7 @@ pub struct Builder {
     pub(super) tables: StackTables,
     pub(super) spill: Option<Spill>,
     pub(super) times: Option<TimeLog>,
+    pub(super) slices: Option<Slices>,
     location_index: HashTable<u32>,
     synthetic_index: FxHashMap<StrId, LocationId>,
     truncations: Vec<(Truncation, LocationId)>,
@@ -62,6 +64,7 @@ impl Builder {
             tables: StackTables::default(),
             spill: None,
             times: None,
+            slices: None,
             location_index: HashTable::new(),
             synthetic_index: FxHashMap::default(),
             truncations: Vec::new(),
@@ -182,6 +185,21 @@ impl Builder {
         samples: u32,
         values: &[(Column, i64)],
     ) {
+        if let Some(rest) = self.add_to_earlier_slices(callers, innermost, labels, values) {
+            return self.add_now(callers, innermost, labels, samples, &rest);
+        }
+        self.add_now(callers, innermost, labels, samples, values);
+    }
+
+    /// Adds values to the current sums.
+    fn add_now(
+        &mut self,
+        callers: &[LocationId],
+        innermost: Option<(Option<MappingId>, u64)>,
+        labels: LabelSetId,
+        samples: u32,
+        values: &[(Column, i64)],
+    ) {
         let Some((mapping, address)) = innermost else {
             let (row, _) = self.row_of_stack(callers.iter().copied(), labels);
             return self.count(row, samples, values);
@@ -203,7 +221,7 @@ impl Builder {
     }
 
     /// Index of the row of a stack, outermost frame first, and true if it is the whole stack's.
-    fn row_of_stack(
+    pub(super) fn row_of_stack(
         &mut self,
         stack: impl Iterator<Item = LocationId> + Clone,
         labels: LabelSetId,

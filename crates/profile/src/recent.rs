@@ -8,24 +8,32 @@ const SLOTS: usize = 2048;
 
 /// Maps keys to their most recently stored values.
 pub struct Recent<K, V> {
-    slots: Box<[(K, V); SLOTS]>,
+    /// [`SLOTS`] of them, or none.
+    slots: Vec<(K, V)>,
 }
 
 impl<K: Copy + Eq, V: Copy> Recent<K, V> {
     /// An empty cache; `never` is a key that is never looked up.
     pub fn new(never: K, value: V) -> Recent<K, V> {
-        Recent { slots: Box::new([(never, value); SLOTS]) }
+        Recent { slots: vec![(never, value); SLOTS] }
+    }
+
+    /// A cache that keeps nothing.
+    pub fn without_slots() -> Recent<K, V> {
+        Recent { slots: Vec::new() }
     }
 
     /// The value, if it is still cached. `hash` is that of `key`, with well-distributed lower bits.
     pub fn get(&self, hash: u64, key: K) -> Option<V> {
-        let (stored, value) = self.slots[slot(hash)];
+        let &(stored, value) = self.slots.get(slot(hash))?;
         (stored == key).then_some(value)
     }
 
     /// Stores a value in place of another.
     pub fn set(&mut self, hash: u64, key: K, value: V) {
-        self.slots[slot(hash)] = (key, value);
+        if let Some(slot) = self.slots.get_mut(slot(hash)) {
+            *slot = (key, value);
+        }
     }
 }
 

@@ -91,6 +91,19 @@ fn row_hash(row: StackRow) -> u64 {
 }
 
 impl StackTables {
+    /// Forgets recent stacks: few are added from now on.
+    pub fn drop_caches(&mut self) {
+        self.recent_leaves = Recent::without_slots();
+        self.paths = Default::default();
+    }
+
+    /// Size in memory, apart from what is recent.
+    pub fn bytes(&self) -> usize {
+        let rows = self.rows.len() * (size_of::<StackRow>() + 5);
+        let nodes = self.nodes.len() * (size_of::<StackNode>() + 5);
+        rows + nodes + self.values.len() * size_of::<i64>()
+    }
+
     /// Index of the row of a recent stack.
     pub fn recent_row(&self, leaf: Leaf) -> Option<usize> {
         self.recent_leaves.get(hash2(leaf.parent, leaf.address), leaf)

@@ -4,6 +4,7 @@
 //! Rows are aggregated as without times. At the end, [`TimeLog::distribute`] divides each of them
 //! into rows of samples with equal values, with their times.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::hash::{Hash, Hasher};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -50,6 +51,19 @@ pub struct TimeLog {
     parts: Vec<Vec<u32>>,
     /// The values of all rows before they were scaled.
     unscaled: Option<Vec<i64>>,
+    /// The parts of the buffer, if the oldest may be dropped.
+    in_buffer: VecDeque<PartStart>,
+}
+
+/// The start of a part of the log.
+#[derive(Clone, Copy, Default)]
+struct PartStart {
+    /// Its place in the buffer.
+    at: usize,
+    /// Time of the last entry before it.
+    last: u64,
+    /// The number of samples whose time was kept before it.
+    kept: u64,
 }
 
 /// A sample of the log.
@@ -103,7 +117,14 @@ impl TimeLog {
             length: 0,
             parts: Vec::new(),
             unscaled: None,
+            in_buffer: VecDeque::new(),
         }
+    }
+
+    /// The parts stay in memory, and [`TimeLog::drop_part`] drops the oldest.
+    pub fn keep_parts(&mut self) {
+        self.open = None;
+        self.in_buffer.push_back(PartStart::default());
     }
 
     /// Adds a sample of a row.
@@ -131,6 +152,33 @@ impl TimeLog {
     /// The rows so far were moved to a file.
     pub fn end_part(&mut self) {
         put(&mut self.buffer, PART_ENDS);
+        if !self.in_buffer.is_empty() {
+            let TimeLog { last, kept, .. } = *self;
+            self.in_buffer.push_back(PartStart { at: self.buffer.len(), last, kept });
+        }
+    }
+
+    /// Drops the times of the oldest part that has ended, with its rows.
+    pub fn drop_part(&mut self) {
+        let oldest = self.in_buffer.pop_front();
+        let (Some(oldest), Some(next)) = (oldest, self.in_buffer.front().copied()) else { return };
+        let dropped = next.at - oldest.at;
+        self.buffer.drain(..dropped);
+        self.kept -= next.kept - oldest.kept;
+        self.in_buffer.iter_mut().for_each(|part| {
+            part.at -= dropped;
+            part.kept -= next.kept - oldest.kept;
+        });
+    }
+
+    /// Size in memory.
+    pub fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// The profile begins at this time.
+    pub fn set_start(&mut self, start: u64) {
+        self.limits.start = start;
     }
 
     /// The rows of the next part are `rows` from now on.
@@ -184,7 +232,7 @@ impl TimeLog {
         };
         let mut from = Varints(BufReader::with_capacity(1 << 16, in_file.chain(&self.buffer[..])));
         let mut part = 0;
-        let mut time = 0u64;
+        let mut time = self.in_buffer.front().map_or(0, |oldest| oldest.last);
         let mut values = Vec::new();
         while let Some(row) = from.next()? {
             if row == PART_ENDS {
@@ -402,6 +450,9 @@ impl Builder {
     pub fn set_time(&mut self, nanos: Option<u64>) {
         if let Some(times) = &mut self.times {
             times.now = nanos;
+        }
+        if let Some(slices) = &mut self.slices {
+            slices.set_time(nanos);
         }
     }
 
