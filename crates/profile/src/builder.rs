@@ -40,7 +40,7 @@ pub struct Builder {
     location_index: HashTable<u32>,
     synthetic_index: FxHashMap<StrId, LocationId>,
     truncations: Vec<(Truncation, LocationId)>,
-    limits: Limits,
+    pub(super) limits: Limits,
     folded: u64,
 }
 

@@ -89,6 +89,13 @@ impl LabelTable {
         LabelSetId(self.ends.len() as u32 - 1)
     }
 
+    /// The labels of `set` under a new id, even if others have the same.
+    pub fn add(&mut self, set: &[Label]) -> LabelSetId {
+        let sets = self.len();
+        let id = self.intern(set);
+        if self.len() > sets { id } else { self.twin(id) }
+    }
+
     /// The labels of a set.
     pub fn get(&self, id: LabelSetId) -> &[Label] {
         slice(&self.labels, &self.ends, id.0)

@@ -284,6 +284,11 @@ impl Profile {
         figures.map_or_else(|| self.total(type_index), |figures| figures.sum)
     }
 
+    /// True if all values are 0, or there are none.
+    pub fn has_no_values(&self) -> bool {
+        self.values.iter().all(|&value| value == 0)
+    }
+
     /// Sum over all samples of the values of type `type_index`.
     pub fn total(&self, type_index: usize) -> i64 {
         let n = self.sample_types.len().max(1);

@@ -3,10 +3,12 @@
 
 use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
+
 use super::builder::{Builder, Column};
 use super::tables::StackTables;
 use super::time_log::TimeLog;
-use super::{LabelSetId, LocationId, MappingId};
+use super::{LabelSetId, LabelTable, LocationId, MappingId};
 
 /// What a [`Builder`] keeps of the past.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(super) struct Slices {
     now: Option<u64>,
     /// True if the oldest were dropped for lack of memory.
     shortened: bool,
+    /// Number of sets of labels that were used when they were last renumbered.
+    used_labels: usize,
 }
 
 /// The time that the slices of a [`Builder`] covered.
@@ -101,6 +105,7 @@ impl Builder {
             began: now,
             now: Some(now),
             shortened: false,
+            used_labels: 0,
         });
     }
 
@@ -125,6 +130,32 @@ impl Builder {
             self.times.iter_mut().for_each(TimeLog::drop_part);
         }
         slices.since()
+    }
+
+    /// True if there are many sets of labels, and some may be of slices that were dropped: see
+    /// [`Builder::renumber_labels`]. The limit of threads that can be told apart is not near yet.
+    pub fn has_old_labels(&self) -> bool {
+        let sets = self.profile.labels.len();
+        let used = self.slices.as_ref().map_or(sets, |slices| slices.used_labels);
+        sets >= (self.limits.thread_sets / 2).max(used.saturating_add(used / 4))
+    }
+
+    /// Drops the sets of labels that no slice has. All others get new ids: those that are kept
+    /// elsewhere are no longer valid.
+    pub fn renumber_labels(&mut self) {
+        let Some(slices) = &mut self.slices else { return };
+        let mut labels = LabelTable::default();
+        let old = std::mem::take(&mut self.profile.labels);
+        let mut ids: FxHashMap<LabelSetId, LabelSetId> = FxHashMap::default();
+        ids.insert(LabelSetId::EMPTY, LabelSetId::EMPTY);
+        let ended = slices.ended.iter_mut().map(|slice| &mut slice.tables);
+        for tables in ended.chain([&mut self.tables]) {
+            let new = |id| *ids.entry(id).or_insert_with(|| labels.add(old.get(id)));
+            tables.relabel(new);
+        }
+        self.tables.keep_recent();
+        slices.used_labels = labels.len();
+        self.profile.labels = labels;
     }
 
     /// Adds up all slices, which end with this; `None`: none were kept.
@@ -248,6 +279,43 @@ mod tests {
         assert_eq!(kept, Some(KeptTime { since, shortened: true }));
         let slices = (10_000 - since) / 10;
         assert_eq!(b.finish(None).total(0), 100 * slices as i64);
+    }
+
+    #[test]
+    fn labels_of_dropped_slices_are_dropped() {
+        let limits = crate::Limits { thread_sets: 40, label_sets: 80, ..crate::Limits::default() };
+        let mut b = builder(20, 1 << 20).with_limits(limits);
+        let key = b.profile.strings.intern("tid");
+        let root = b.location(None, 1);
+        for tid in 0..1000i64 {
+            assert_eq!(b.detail(), crate::Detail::Thread);
+            b.set_time(Some(10 * (tid as u64 / 5) + 5));
+            let value = crate::LabelValue::Num { value: tid, unit: crate::StrId::EMPTY };
+            let labels = b.profile.labels.intern(&[crate::Label { key, value }]);
+            let twin = b.profile.labels.twin(labels);
+            for labels in [labels, labels, twin] {
+                b.add_stack(&[root], Some((None, 7)), labels, 1, &[(WALL, 2)]);
+            }
+            if tid % 5 == 4 {
+                b.begin_slice(10 * (tid as u64 / 5 + 1));
+                if b.has_old_labels() {
+                    b.renumber_labels();
+                }
+            }
+        }
+        let kept = b.join_slices();
+        assert_eq!(kept.map(|kept| kept.since), Some(1980));
+        let p = b.finish(None);
+        // Ten threads, in two rows each.
+        assert_eq!((p.samples.len(), p.total(0)), (20, 30));
+        for (i, sample) in p.samples.iter().enumerate() {
+            let Some(crate::LabelValue::Num { value, .. }) = p.labels.value(sample.labels, key)
+            else {
+                panic!("each has its thread")
+            };
+            assert!((990..1000).contains(&value));
+            assert_eq!(p.values_of(i)[1], 2 * p.values_of(i)[0]);
+        }
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub struct Leaf {
     pub labels: u32,
 }
 
+/// A leaf that no stack has.
+const NEVER: Leaf = Leaf { address: 0, mapping: NO_NODE - 1, parent: 0, labels: 0 };
+
 /// Nodes, rows and values, with their indices.
 pub struct StackTables {
     /// A parent precedes its children.
@@ -68,7 +71,7 @@ impl Default for StackTables {
             rows: Vec::new(),
             row_index: HashTable::new(),
             values: Vec::new(),
-            recent_leaves: Recent::new(Leaf { mapping: NO_NODE - 1, ..Leaf::default() }, 0),
+            recent_leaves: Recent::new(NEVER, 0),
             paths: Default::default(),
         }
     }
@@ -95,6 +98,22 @@ impl StackTables {
     pub fn drop_caches(&mut self) {
         self.recent_leaves = Recent::without_slots();
         self.paths = Default::default();
+    }
+
+    /// Replaces the labels of all rows by others, which distinguish the same rows.
+    pub fn relabel(&mut self, mut other: impl FnMut(LabelSetId) -> LabelSetId) {
+        let StackTables { rows, row_index, recent_leaves, .. } = self;
+        rows.iter_mut().for_each(|row| row.labels = other(row.labels));
+        row_index.clear();
+        for (i, &row) in (0..).zip(rows.iter()) {
+            row_index.insert_unique(row_hash(row), i, |&r: &u32| row_hash(rows[r as usize]));
+        }
+        *recent_leaves = Recent::without_slots();
+    }
+
+    /// Remembers recent stacks.
+    pub fn keep_recent(&mut self) {
+        self.recent_leaves = Recent::new(NEVER, 0);
     }
 
     /// Size in memory, apart from what is recent.
