@@ -320,7 +320,16 @@ impl TargetArgs {
         if self.type_options.threads.snapshots.is_some() && duration.is_none() {
             return Err(usage("--snapshots needs the length of the recording: add -d TIME"));
         }
-        Ok(Window { delay: self.delay.unwrap_or_default(), duration })
+        Ok(Window { delay: self.delay.unwrap_or_default(), duration, last: None })
+    }
+
+    /// Whether the arguments give the length of the recording.
+    ///
+    /// # Errors
+    ///
+    /// The time of `sleep` is wrong.
+    pub fn has_length(&self) -> anyhow::Result<bool> {
+        Ok(self.duration()?.is_some())
     }
 
     fn duration(&self) -> anyhow::Result<Option<Duration>> {

@@ -98,6 +98,20 @@ impl Aggregator {
         self.routes.iter().map(|route| matches!(route, Route::Count(_))).collect()
     }
 
+    /// The columns of time that lasts; see [`ProfileType::durations`](super::types::ProfileType).
+    pub fn durations(&self) -> Vec<Column> {
+        self.types.iter().flat_map(|(_, kind)| kind.durations()).collect()
+    }
+
+    /// Drops the labels of slices that were dropped, if they are many.
+    pub fn drop_old_labels(&mut self) {
+        if self.maker.builder.has_old_labels() {
+            self.types.iter_mut().for_each(|(_, kind)| kind.forget_labels());
+            self.maker.forget_labels();
+            self.maker.builder.renumber_labels();
+        }
+    }
+
     /// True if types have samples that do not belong to an event.
     pub fn has_own_samples(&self) -> bool {
         !self.own_samples.is_empty()

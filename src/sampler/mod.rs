@@ -49,7 +49,7 @@ pub use left_out::{LeftOut, TypeName};
 pub use notes::Notes;
 pub use probe_definitions::remove_leftovers as remove_leftover_probes;
 pub use recording::{
-    Interrupts, Live, LivePart, Observer, Recording, Tick, Window, record, record_live,
+    Ender, Interrupts, Live, LivePart, Observer, Recording, Tick, Window, record, record_live,
 };
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
 pub use stack_maker::Aggregated;

@@ -21,17 +21,17 @@ impl Notes {
 }
 
 /// Notes about what programs in the kernel could not handle: `noun` is the profile type, `what` is
-/// sampled, and `known` is exact nevertheless.
+/// sampled, and `known`, to which they are scaled, is exact.
 pub fn notes_of_program(
     noun: &str,
     Losses { threads, largest_interval: interval }: Losses,
     what: &str,
-    known: &str,
+    known: Option<&str>,
 ) -> Vec<Message> {
     let short = (interval > 0).then(|| Message::ShortEventsSampled {
         noun: noun.to_owned(),
         what: what.to_owned(),
-        known: known.to_owned(),
+        known: known.map(str::to_owned),
         interval,
     });
     let threads = (threads > 0).then(|| Message::TooManyThreads { noun: noun.to_owned(), threads });

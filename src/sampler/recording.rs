@@ -3,6 +3,7 @@
 mod coverage;
 mod ended;
 mod interrupts;
+mod last_part;
 mod live;
 mod opened;
 mod outcome;
@@ -18,7 +19,7 @@ use super::stack_maker::Aggregated;
 use super::types::ProfileTypes;
 use super::{Notes, Options, Stats};
 pub use ended::set_time;
-pub use interrupts::Interrupts;
+pub use interrupts::{Ender, Interrupts};
 pub use live::{Live, LivePart, PartSpan};
 use messages::Message;
 use prepared::{Plan, Prepared};
@@ -32,6 +33,8 @@ pub struct Window {
     pub delay: Duration,
     /// Maximum time of sampling; `None`: until the target ends.
     pub duration: Option<Duration>,
+    /// Only the last part, of this length, is kept.
+    pub last: Option<Duration>,
 }
 
 /// The progress of a recording.

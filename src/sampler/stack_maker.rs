@@ -56,12 +56,6 @@ impl StackCounts {
     /// Maximum number of processes that are counted individually.
     const MAX_PROCESSES: usize = 1 << 16;
 
-    /// Number of truncated stacks, by reason.
-    pub fn truncated(&self) -> Vec<(Truncation, u64)> {
-        let ends = StackEnd::ALL.into_iter().zip(self.ends).filter(|&(_, n)| n > 0);
-        ends.filter_map(|(end, n)| Some((stack::truncation(end)?, n))).collect()
-    }
-
     fn add_process(&mut self, pid: i32) {
         if let Some(n) = self.by_process.get_mut(&pid) {
             *n += 1;
@@ -69,6 +63,12 @@ impl StackCounts {
             self.by_process.insert(pid, 1);
         }
     }
+}
+
+/// Number of truncated stacks by reason, from the number of stacks by end.
+pub fn truncated(ends: &[u64; StackEnd::ALL.len()]) -> Vec<(Truncation, u64)> {
+    let ends = StackEnd::ALL.into_iter().zip(*ends).filter(|&(_, n)| n > 0);
+    ends.filter_map(|(end, n)| Some((stack::truncation(end)?, n))).collect()
 }
 
 /// A process and a time (`CLOCK_MONOTONIC`, nanoseconds).

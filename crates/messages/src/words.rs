@@ -73,6 +73,24 @@ pub fn arguments(text: &str) -> String {
     shown
 }
 
+/// The figures to which samples are scaled, in words.
+pub fn scaled_to(known: Option<&str>) -> String {
+    match known {
+        Some(known) => format!("they are scaled to {known}"),
+        None => "their sums are estimates".to_owned(),
+    }
+}
+
+/// The process that fulfilled a condition, if it is one of a process's CPU time.
+pub fn busy_process(process: Option<&str>, pid: Option<i32>, percent: Option<u64>) -> String {
+    match (process, pid, percent) {
+        (Some(process), Some(pid), Some(percent)) => {
+            format!(": {process} ({pid}) used {percent} % of a CPU")
+        }
+        _ => String::new(),
+    }
+}
+
 /// Text as a part of a line: blanks for line ends and tabs, visible characters for those that
 /// control a terminal or the direction of text.
 pub fn line(text: String) -> String {

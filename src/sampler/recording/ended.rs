@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::coverage::CpuTimeBefore;
+use super::last_part::{Figures, KeptPart, LastPart};
 use super::live::PartFeed;
 use super::opened::StartTime;
 use super::outcome::{Outcome, UsedBefore};
@@ -27,6 +28,7 @@ pub struct Ended<'a> {
     pub(super) start: StartTime,
     pub(super) main: Option<i32>,
     pub(super) feed: Option<PartFeed<'a>>,
+    pub(super) last_part: Option<LastPart>,
     pub(super) session: Session,
     pub(super) aggregator: Aggregator,
     /// True if a binary was truncated while it was read.
@@ -39,22 +41,32 @@ pub struct Ended<'a> {
     pub(super) lasted: Duration,
 }
 
+/// The part of a recording that is in its profile: the whole, unless only the last is kept.
+struct RecordedPart {
+    figures: Figures,
+    date: SystemTime,
+    lasted: Duration,
+    is_whole: bool,
+}
+
 impl Ended<'_> {
     /// Completes the profile.
     pub fn finish(mut self, tick: &mut dyn FnMut(Tick)) -> Recording {
-        self.complete_values();
+        let part = self.complete_values();
         tick(Tick { elapsed: self.lasted, stats: self.session.stats() });
         let covered = self.cpu_time.coverage(
             &self.plan.options.target,
             &self.session,
             &self.aggregator.maker,
         );
-        self.note_outcome(covered);
-        let diagnostics = self.diagnostics(covered);
+        // The CPU time at the start of a part is not known.
+        let covered = covered.filter(|_| part.is_whole);
+        self.note_outcome(&part, covered);
+        let diagnostics = self.diagnostics(&part, covered);
         // The rings are the largest part of prof's memory and no longer needed.
         drop(self.session);
         Recording {
-            aggregated: aggregated(self.aggregator, &self.plan, self.start.date, self.lasted),
+            aggregated: aggregated(self.aggregator, &self.plan, part.date, part.lasted),
             diagnostics,
             notes: self.notes,
             exit: self.command.exit,
@@ -64,44 +76,72 @@ impl Ended<'_> {
 
     /// Adds the remaining values of the profile types, hands out the last part, and scales the
     /// values to the kernel's counts.
-    fn complete_values(&mut self) {
+    fn complete_values(&mut self) -> RecordedPart {
         let type_notes = self.aggregator.end(&self.end);
         if let Some(feed) = &mut self.feed {
             feed.end(&self.session, &mut self.aggregator, self.main);
         }
+        let kept = self.last_part.take().map(|last| last.end(&mut self.aggregator));
         let settled = self.aggregator.maker.builder.settle();
-        self.aggregator.scale(self.session.counts());
+        let shortened = kept.as_ref().is_some_and(|kept| kept.time.shortened);
+        let part = self.part(kept);
+        self.aggregator.scale(part.figures.counts.iter().copied());
         let spill = settled.err().map(|e| Message::SpillUnreadable { error: e.to_string() });
+        let seconds = part.lasted.as_secs_f64();
+        let shortened = shortened.then_some(Message::LastPartShortened { seconds });
         let without_time = self.aggregator.maker.builder.without_time().filter(|&n| n > 0);
         let notes = spill
             .into_iter()
             .chain(self.outlived.take())
+            .chain(shortened)
             .chain(without_time.map(|samples| Message::WithoutTime { samples }));
         let at_end = &mut self.notes.at_end;
         at_end.extend_from_slice(&self.session.notes()[self.notes_at_start..]);
         at_end.extend(notes);
         at_end.extend(type_notes);
+        part
+    }
+
+    /// The part that is in the profile.
+    fn part(&self, kept: Option<KeptPart>) -> RecordedPart {
+        let counts = self.session.counts().collect();
+        let figures = Figures::now(&self.session, &self.aggregator, counts);
+        let StartTime { date, monotonic, .. } = self.start;
+        match kept {
+            Some(KeptPart { time, before: Some(before) }) => {
+                let from = Duration::from_nanos(time.since.saturating_sub(monotonic));
+                RecordedPart {
+                    figures: figures.since(&before),
+                    date: date + from,
+                    lasted: self.lasted.saturating_sub(from),
+                    is_whole: false,
+                }
+            }
+            _ => RecordedPart { figures, date, lasted: self.lasted, is_whole: true },
+        }
     }
 
     /// Adds notes about few or incomplete samples.
-    fn note_outcome(&mut self, covered: Option<CpuCoverage>) {
+    fn note_outcome(&mut self, part: &RecordedPart, covered: Option<CpuCoverage>) {
         let notes = self.used.notes(&Outcome {
             options: &self.plan.options,
             session: &self.session,
             aggregator: &self.aggregator,
+            stats: part.figures.stats,
+            unlabelled: part.figures.unlabelled,
             covered,
-            lasted: self.lasted,
+            lasted: part.lasted,
+            is_whole: part.is_whole,
             interrupted: self.plan.interrupts.stopped(),
             has_cut_file: self.has_cut_file || sys::mmap::cut_pages() > 0,
         });
         self.notes.at_end.extend(notes);
     }
 
-    fn diagnostics(&self, covered: Option<CpuCoverage>) -> Diagnostics {
+    fn diagnostics(&self, part: &RecordedPart, covered: Option<CpuCoverage>) -> Diagnostics {
         let maker = &self.aggregator.maker;
-        let own = self.aggregator.own_samples();
-        let counts = &maker.counts;
-        let stats = self.session.stats();
+        let figures = &part.figures;
+        let Figures { stats, own, .. } = *figures;
         Diagnostics {
             samples: stats.samples + own.taken,
             distinct: maker.builder.distinct() as u64,
@@ -109,10 +149,10 @@ impl Ended<'_> {
             lost_records: stats.lost_records,
             throttled: stats.throttled,
             not_kept: stats.not_kept,
-            user_stacks: counts.user_stacks,
-            truncated: counts.truncated(),
-            deep: counts.deep,
-            folded: maker.builder.folded(),
+            user_stacks: figures.user_stacks,
+            truncated: figures.truncated(),
+            deep: figures.deep,
+            folded: figures.folded,
             without_time: maker.builder.without_time(),
             no_unwind_info: maker.without_unwind_info(),
             recording_cpu_seconds: os::own_usage().0 - self.used.own_cpu_seconds,

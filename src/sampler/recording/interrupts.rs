@@ -26,6 +26,8 @@ const SAME_REQUEST: Duration = Duration::from_millis(300);
 struct SignalState {
     /// The signal that requested the end first; 0: none.
     ending_signal: AtomicI32,
+    /// True if the end was requested without a signal.
+    is_ended: AtomicBool,
     /// PID of the COMMAND; 0: none.
     child: AtomicI32,
     /// Files to remove on abort.
@@ -55,22 +57,47 @@ enum Phase {
 pub struct Interrupts {
     shared: Arc<SignalState>,
     wake: io::PipeReader,
+    waker: io::PipeWriter,
     ignored: Vec<i32>,
 }
 
+/// Requests the end of a recording without a signal.
+pub struct Ender {
+    shared: Arc<SignalState>,
+    waker: io::PipeWriter,
+}
+
+impl Ender {
+    /// Closes the window.
+    pub fn end(&mut self) {
+        self.shared.is_ended.store(true, Ordering::SeqCst);
+        // If the pipe is full or closed, the reader is awake already.
+        let _ = self.waker.write(&[1]);
+    }
+
+    /// PID of the COMMAND, once it has started and until it ends.
+    pub fn command(&self) -> Option<i32> {
+        Some(self.shared.child.load(Ordering::SeqCst)).filter(|&pid| pid > 0)
+    }
+}
+
 impl Interrupts {
-    /// Installs the handlers. With `command`, signals that a program may use for itself are caught
-    /// too, and forwarded.
+    /// Installs the handlers. With `command`, signals that a program may use for itself are
+    /// forwarded; otherwise, SIGUSR1 and SIGUSR2 request the end, too.
     pub fn install(command: bool) -> io::Result<Interrupts> {
-        let more = [SIGQUIT, SIGUSR1, SIGUSR2];
         let ends = [SIGINT, SIGTERM];
-        let passed_on = if command { &more[..] } else { &[] };
+        let others = if command {
+            &[SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2][..]
+        } else {
+            &[SIGHUP, SIGUSR1, SIGUSR2]
+        };
         // `nohup prof …`, or `nohup` before a COMMAND: both ignore the signal.
-        let others = [SIGHUP].into_iter().chain(passed_on.iter().copied());
+        let others = others.iter().copied();
         let caught: Vec<i32> = others.filter(|&s| !os::is_ignored(s)).chain(ends).collect();
         let ignored = ends.into_iter().filter(|&s| os::is_ignored(s)).collect();
         let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
-        let (wake, mut waker) = io::pipe()?;
+        let (wake, waker) = io::pipe()?;
+        let mut waker_of_signals = waker.try_clone()?;
         let shared = Arc::new(SignalState::default());
         let theirs = shared.clone();
         let begun = Arc::new(Barrier::new(2));
@@ -80,7 +107,9 @@ impl Interrupts {
             beginning.wait();
             for origin in signals.forever() {
                 theirs.pass_on(origin.signal, origin.cause);
-                if !matches!(origin.signal, SIGINT | SIGTERM | SIGHUP) {
+                let is_for_command =
+                    command && matches!(origin.signal, SIGQUIT | SIGUSR1 | SIGUSR2);
+                if is_for_command {
                     continue;
                 }
                 if last.is_none_or(|last| last.elapsed() > SAME_REQUEST) {
@@ -88,18 +117,27 @@ impl Interrupts {
                     theirs.request_end(origin.signal);
                 }
                 // If the pipe is full or closed, the reader is awake already.
-                let _ = waker.write(&[1]);
+                let _ = waker_of_signals.write(&[1]);
             }
         })?;
         // Starting a thread changes the memory map: with mapped ring buffers, it would spin until
         // it gets the lock.
         begun.wait();
-        Ok(Interrupts { shared, wake, ignored })
+        Ok(Interrupts { shared, wake, waker, ignored })
     }
 
     /// True if an end was requested.
     pub fn stopped(&self) -> bool {
-        self.signal().is_some()
+        self.signal().is_some() || self.shared.is_ended.load(Ordering::SeqCst)
+    }
+
+    /// A handle that requests the end without a signal.
+    ///
+    /// # Errors
+    ///
+    /// There can be no further descriptor.
+    pub fn ender(&self) -> io::Result<Ender> {
+        Ok(Ender { shared: self.shared.clone(), waker: self.waker.try_clone()? })
     }
 
     /// The signal that requested the end, if one did.

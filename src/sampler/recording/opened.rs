@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use super::coverage::CpuTimeBefore;
+use super::last_part::LastPart;
 use super::live::{Live, PartFeed};
 use super::outcome::UsedBefore;
 use super::prepared::{Plan, Prepared, TargetCommand, begin_types};
@@ -144,6 +145,8 @@ impl<'a> Opened<'a> {
         }
         let watch = Watch::new(&plan.options.target, &session.pids, command.child());
         let main = plan.main_process();
+        let last_part =
+            plan.window.last.map(|length| LastPart::new(length, start, &mut aggregator));
         let feed = live.map(|live| {
             live.started(command.child().map(|child| child.id() as i32));
             PartFeed::new(live)
@@ -166,6 +169,7 @@ impl<'a> Opened<'a> {
             watch,
             main,
             feed,
+            last_part,
             sources,
         })
     }

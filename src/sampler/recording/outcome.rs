@@ -33,10 +33,16 @@ pub struct Outcome<'a> {
     pub session: &'a Session,
     /// The aggregated samples.
     pub aggregator: &'a Aggregator,
+    /// The counters of the part that is in the profile.
+    pub stats: Stats,
+    /// Number of threads whose samples have no label `tid` in that part.
+    pub unlabelled: u64,
     /// The share of the CPU time that was sampled, if known.
     pub covered: Option<CpuCoverage>,
     /// Its length.
     pub lasted: Duration,
+    /// True if all of the recording is in the profile.
+    pub is_whole: bool,
     /// True if a signal ended it.
     pub interrupted: bool,
     /// True if a binary was truncated while it was read.
@@ -51,7 +57,8 @@ impl UsedBefore {
 
     /// Notes for the user about a recording with few or incomplete samples.
     pub fn notes(&self, ended: &Outcome<'_>) -> Vec<Message> {
-        notes(ended, self.descendants.as_ref())
+        let before = self.descendants.as_ref().filter(|_| ended.is_whole);
+        notes(ended, before)
     }
 }
 
@@ -82,8 +89,8 @@ fn notes(ended: &Outcome<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<Message> 
         let why = Box::new(permissions::hidden_mappings());
         notes.push(Message::StacksWithoutMappings { why });
     }
-    if counts.unlabelled > 0 {
-        notes.push(Message::UnlabelledThreads { threads: counts.unlabelled });
+    if ended.unlabelled > 0 {
+        notes.push(Message::UnlabelledThreads { threads: ended.unlabelled });
     }
     let mappings = aggregator.maker.table.images.left_out();
     if mappings > 0 {
@@ -150,9 +157,9 @@ fn idle_parent(ended: &Outcome<'_>, before: Option<&(Vec<i32>, u64)>) -> Option<
 }
 
 fn no_samples(ended: &Outcome<'_>, is_explained: bool) -> Option<Message> {
-    let Outcome { session, lasted, .. } = *ended;
+    let Outcome { session, stats, lasted, .. } = *ended;
     let sampled = session.events().iter().any(|event| !event.auxiliary);
-    let empty = session.stats().samples == 0 && sampled && !is_explained;
+    let empty = stats.samples == 0 && sampled && !is_explained;
     let seconds = lasted.as_secs_f64();
     empty.then(|| Message::NoSamples { seconds, why: Box::new(why_empty(ended)) })
 }
@@ -163,7 +170,7 @@ fn losses(ended: &Outcome<'_>) -> Vec<Message> {
     let each_time = aggregator.types.count_every_event();
     let has_clock = aggregator.types.has_cpu_time();
     let mut notes = Vec::new();
-    let Stats { samples: taken, lost, lost_records, .. } = session.stats();
+    let Stats { samples: taken, lost, lost_records, .. } = ended.stats;
     if lost > 0 {
         let any_process = !session.loses_only_target_samples();
         let remedies = remedies(options, each_time && !has_clock, os::uid() == 0);
@@ -219,7 +226,7 @@ fn uncovered_time(ended: &Outcome<'_>) -> Option<Message> {
     // If whole CPUs are sampled, the number of samples varies by chance.
     let chance = if session.is_cpu_wide() { 4.0 * (due as f64).sqrt() } else { 0.0 };
     let many = covered.percent() < 80.0 && missing as f64 > chance;
-    if session.stats().lost > 0 || !(many || skipped) {
+    if ended.stats.lost > 0 || !(many || skipped) {
         return None;
     }
     let why = Box::new(match period {

@@ -3,6 +3,7 @@
 use super::Tick;
 use super::coverage::CpuTimeBefore;
 use super::ended::Ended;
+use super::last_part::LastPart;
 use super::live::PartFeed;
 use super::opened::StartTime;
 use super::outcome::UsedBefore;
@@ -28,6 +29,8 @@ pub struct Running<'a> {
     pub(super) main: Option<i32>,
     /// Hands out parts.
     pub(super) feed: Option<PartFeed<'a>>,
+    /// Only the last part is kept.
+    pub(super) last_part: Option<LastPart>,
     pub(super) sources: Sources,
 }
 
@@ -35,7 +38,12 @@ impl<'a> Running<'a> {
     /// Takes samples until the window closes, and stops all events. The rings are empty then.
     pub fn run(mut self, tick: &mut dyn FnMut(Tick)) -> Ended<'a> {
         let Plan { window, interrupts, .. } = self.plan;
-        let mut observed = Observed { tick, feed: self.feed.as_mut(), main: self.main };
+        let mut observed = Observed {
+            tick,
+            feed: self.feed.as_mut(),
+            last_part: self.last_part.as_mut(),
+            main: self.main,
+        };
         self.sources.run(&mut self.watch, interrupts, window, self.start.instant, &mut observed);
         interrupts.close_window();
         let time = os::monotonic_nanos();
@@ -45,7 +53,12 @@ impl<'a> Running<'a> {
         let (aggregator, has_cut_file) = analysis.finish();
         let command = self.command.end(interrupts);
         let outlived = command.exit.and_then(|_| watch::outlived(&aggregator));
-        let end = End { time, thinned: session.is_thinned(), outlived: outlived.is_some() };
+        let end = End {
+            time,
+            thinned: session.is_thinned(),
+            outlived: outlived.is_some(),
+            is_last_part: self.last_part.is_some(),
+        };
         Ended {
             plan: self.plan,
             used: self.used,
@@ -55,6 +68,7 @@ impl<'a> Running<'a> {
             start: self.start,
             main: self.main,
             feed: self.feed,
+            last_part: self.last_part,
             session,
             aggregator,
             has_cut_file,

@@ -3,6 +3,7 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use super::last_part::LastPart;
 use super::live::PartFeed;
 use super::watch::Watch;
 use super::{Interrupts, Tick, Window};
@@ -55,6 +56,8 @@ pub struct Observed<'a, 'b> {
     pub tick: &'a mut dyn FnMut(Tick),
     /// Gets parts.
     pub feed: Option<&'a mut PartFeed<'b>>,
+    /// Divides the recording, if only its last part is kept.
+    pub last_part: Option<&'a mut LastPart>,
     /// The process of the main binary.
     pub main: Option<i32>,
 }
@@ -117,7 +120,7 @@ impl Sources {
         began: Instant,
         observed: &mut Observed<'_, '_>,
     ) {
-        let Observed { tick, feed, main } = observed;
+        let Observed { tick, feed, last_part, main } = observed;
         let mut fds = Vec::new();
         // Checking whether the target lives costs system calls, so it is not done each time.
         let mut check = true;
@@ -141,7 +144,8 @@ impl Sources {
             fds.extend(watch.fds());
             let analysis = self.analysis.await_idle().then(|| self.analysis.fd());
             let until_part = feed.as_ref().map_or(i64::MAX, |feed| feed.idle_ms());
-            let mut tick_ms = TICK_MS.min(self.idle_ms(elapsed)).min(until_part);
+            let until_slice = last_part.as_ref().map_or(i64::MAX, |part| part.idle_ms());
+            let mut tick_ms = TICK_MS.min(self.idle_ms(elapsed)).min(until_part).min(until_slice);
             if self.has_left && analysis.is_none() {
                 tick_ms = 0;
             }
@@ -160,6 +164,12 @@ impl Sources {
                 && let Some(mut aggregator) = self.analysis.if_idle()
             {
                 feed.offer(&mut self.session, &mut aggregator, *main);
+            }
+            if let Some(last_part) = last_part
+                && !self.has_left
+                && let Some(mut aggregator) = self.analysis.if_idle()
+            {
+                last_part.advance(&mut self.session, &mut aggregator, taken_until);
             }
             if trimmed.elapsed() > TRIM_EVERY {
                 trimmed = Instant::now();

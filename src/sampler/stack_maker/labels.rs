@@ -75,6 +75,12 @@ impl StackMaker {
         cached.is_some_and(|cached| Some(cached.version) == version)
     }
 
+    /// Forgets the labels of all threads.
+    pub fn forget_labels(&mut self) {
+        self.last_labels = None;
+        self.label_cache = LabelCache::default();
+    }
+
     /// The labels of a thread.
     pub fn labels(&mut self, thread: ThreadId) -> LabelSetId {
         match self.last_labels {

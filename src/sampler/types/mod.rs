@@ -74,6 +74,12 @@ pub fn show_requested(profile: &mut Profile, requested: &[String]) {
     }
 }
 
+/// The profile type of this name, if its values are known at the end of a recording only.
+pub fn known_at_the_end(name: &str) -> Option<&'static Registered> {
+    let known = ALL.iter().find(|known| known.name == name)?;
+    matches!(known.values, ValuesKnown::AtTheEnd { .. }).then_some(known)
+}
+
 /// A profile type that can be selected.
 pub struct Registered {
     /// The value of `-T`.
@@ -206,6 +212,7 @@ pub struct Poll<'a> {
 }
 
 /// The arguments of [`ProfileType::end`].
+#[derive(Clone, Copy, Debug, Default)]
 pub struct End {
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub time: u64,
@@ -213,6 +220,8 @@ pub struct End {
     pub thinned: bool,
     /// True if processes that the COMMAND started still run after it.
     pub outlived: bool,
+    /// True if only the last part of the recording is kept: sums since its start do not apply.
+    pub is_last_part: bool,
 }
 
 /// Numbers of samples that do not belong to an event.
@@ -327,6 +336,16 @@ pub trait ProfileType: Send {
 
     /// Called after sampling has started, when its sample types have columns.
     fn start(&mut self, _maker: &mut StackMaker, _start: &TypeStart<'_>) {}
+
+    /// Its columns of time that values represent from their start to their end. If only the last
+    /// part of a recording is kept, such a value counts for its time in that part.
+    fn durations(&self) -> Vec<Column> {
+        Vec::new()
+    }
+
+    /// The ids of all sets of labels change: those that it keeps are to be forgotten. Happens only
+    /// while the last part of a recording is kept, to which sums by labels do not apply.
+    fn forget_labels(&mut self) {}
 
     /// Gives a sample of its event number `event` what the type's own record has of its stack.
     fn complete(&self, _event: usize, _sample: &mut Sample<'_>) {}

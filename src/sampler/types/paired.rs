@@ -237,6 +237,11 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         self.pairs.set_columns(start.first, self.paired.has_amount());
     }
 
+    fn forget_labels(&mut self) {
+        self.pairs.forget_labels();
+        self.calls.forget_labels();
+    }
+
     fn complete(&self, event: usize, sample: &mut Sample<'_>) {
         if let Some(PairReader::Calls) = self.readers.get(event) {
             stack_parts::complete(sample, CALL_SIZE);
@@ -274,8 +279,9 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         self.pairs.end(maker, end.time);
         if let Some(program) = &self.program {
             let tags = |call: &TimedCall| self.paired.tags_of_call(call);
-            self.calls.end(maker, &mut self.pairs, program, end.time, tags);
+            self.calls.end(maker, &mut self.pairs, program, end, tags);
             let ExtrapolatedWords { what, known } = self.paired.extrapolated();
+            let known = (!end.is_last_part).then_some(known);
             notes.extend(notes_of_program(self.name().noun(), program.losses(), what, known));
         }
         notes.extend(self.pairs.notes(self.name().noun()));

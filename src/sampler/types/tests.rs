@@ -4,8 +4,6 @@
 //! any, are a struct in its file, as in `lock.rs`, and a line in
 //! [`TypeOptions`](super::TypeOptions).
 
-use std::time::Duration;
-
 use perf_event_open_sys::bindings as abi;
 
 use super::{
@@ -76,7 +74,7 @@ fn a_type_of_one_file_is_recorded_with_others() {
         stdout_to_stderr: true,
         ..Options::new(target, Rate::Frequency(99), StackMethod::FramePointer)
     };
-    let window = Window { delay: Duration::ZERO, duration: None };
+    let window = Window::default();
     let interrupts = Interrupts::install(true).unwrap();
     let mut observer = Observer { note: &mut |_| {}, started: &mut |_| {}, tick: &mut |_| {} };
     let recorded = record(&options, types, window, &interrupts, &mut observer);

@@ -190,6 +190,17 @@ impl ProfileType for Wall {
         }
     }
 
+    fn durations(&self) -> Vec<Column> {
+        vec![self.spec.column]
+    }
+
+    fn forget_labels(&mut self) {
+        match &mut self.way {
+            WallSource::Bpf(bpf) => bpf.forget_labels(),
+            WallSource::Switches(switches) => switches.sums = StateSums::default(),
+        }
+    }
+
     /// Event 0 is the clock.
     fn complete(&self, event: usize, sample: &mut Sample<'_>) {
         if let (1, WallSource::Bpf(_)) = (event, &self.way) {
@@ -235,14 +246,18 @@ impl ProfileType for Wall {
         let mut notes = Vec::new();
         match (&mut self.way, &self.program) {
             (WallSource::Bpf(bpf), Some(program)) => {
-                bpf.end(&self.spec, maker, end.time, program.threads());
-                bpf.sums.scale(maker, self.spec.column);
-                let known = "the time of each thread in each state";
+                bpf.end(&self.spec, maker, end, program.threads());
+                if !end.is_last_part {
+                    bpf.sums.scale(maker, self.spec.column);
+                }
+                let known = (!end.is_last_part).then_some("the time of each thread in each state");
                 notes.extend(notes_of_program("wall time", program.losses(), "waits", known));
             }
             (WallSource::Switches(switches), _) => {
                 switches.end(&self.spec, maker, end.time);
-                switches.sums.scale(maker, self.spec.column);
+                if !end.is_last_part {
+                    switches.sums.scale(maker, self.spec.column);
+                }
                 notes.extend(end.thinned.then(|| switches.note_thinned()));
             }
             _ => {}

@@ -177,6 +177,26 @@ WithoutTime "samples-without-time" Figures { samples: u64 = "their number" }
     words::agreeing(*samples, "sample", "has", "have"),
     words::by_number(*samples, "its value is", "their values are"));
 
+/// Fewer of the last moments are kept than requested, for lack of memory.
+LastPartShortened "last-part-shortened" Figures {
+    #[serde(with = "json::finite")]
+    seconds: f64 = "the length of what is kept",
+} ("only the last {seconds:.1} s are kept: more would take more than 64 MiB")
+    ["; ", "{}", LossRemedy::LowerRate];
+
+/// The condition of `--when` held.
+ConditionHeld "condition-held" Detail {
+    condition: String = "the condition",
+    process: Option<String> = "the process whose CPU time fulfilled it",
+    pid: Option<i32> = "its PID",
+    percent: Option<u64> = "its share of one CPU",
+} ("the recording ended because {condition} held{}",
+   words::busy_process(process.as_deref(), *pid, *percent));
+
+/// The recording ended before the condition of `--when` held.
+ConditionNotHeld "condition-not-held" Detail { condition: String = "the condition" }
+    ("the recording ended before {condition} held");
+
 /// Samples were moved to a file that cannot be read.
 SpillUnreadable "spill-unreadable" Missing { error: String = "the reason" }
     ("samples are missing: the spill file cannot be read: {error}");

@@ -7,10 +7,10 @@ macro_rules! types {
 ShortEventsSampled "short-events-sampled" Detail {
     noun: String = "the profile type",
     what: String = "the events",
-    known: String = "the exact figures to which they are scaled",
+    known: Option<String> = "the exact figures to which they are scaled, if there are any",
     interval: u64 = "ns: all longer events were recorded",
 } ("{noun}: only some of the {what} shorter than {} us were sampled, because there were too many; \
-    they are scaled to {known}", interval.div_ceil(1000));
+    {}", interval.div_ceil(1000), words::scaled_to(known.as_deref()));
 
 /// Programs in the kernel had no room for some threads.
 TooManyThreads "too-many-threads" Missing {

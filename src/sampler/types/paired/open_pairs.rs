@@ -93,6 +93,11 @@ impl OpenPairs {
         (self.first, self.has_amount) = (first, has_amount);
     }
 
+    /// Forgets the labels of objects.
+    pub fn forget_labels(&mut self) {
+        self.labels.clear();
+    }
+
     /// Handles a decoded sample.
     pub fn mark(&mut self, maker: &mut StackMaker, sample: &Sample<'_>, mark: &PairMark) {
         match *mark {

@@ -10,6 +10,7 @@ use crate::sampler::bpf::syscalls::{CallSum, MAX_SUMS, OpenCall, SyscallProgram,
 use crate::sampler::stack_maker::{
     ColumnSums, Extrapolated, NOT_SAMPLED, PendingStack, SampledSums, Shares, StackMaker,
 };
+use crate::sampler::types::End;
 use profile::LabelSetId;
 use sys::record::Sample;
 use sys::{ThreadId, procfs};
@@ -33,6 +34,12 @@ pub struct TimedCalls {
 }
 
 impl TimedCalls {
+    /// Forgets all sums, which have labels.
+    pub fn forget_labels(&mut self) {
+        self.sampled.clear();
+        self.extrapolated = Extrapolated::default();
+    }
+
     /// Adds a call that has ended.
     pub fn call(
         &mut self,
@@ -81,19 +88,20 @@ impl TimedCalls {
         Added { labels, values, is_estimate }
     }
 
-    /// Adds the calls in progress at the end of the recording (`time`), and scales the others to
-    /// the sums.
+    /// Adds the calls in progress at the end of the recording, and scales the others to the sums.
     pub fn end(
         &mut self,
         maker: &mut StackMaker,
         pairs: &mut OpenPairs,
         program: &SyscallProgram,
-        time: u64,
+        &End { time, is_last_part, .. }: &End,
         tags_of: impl Fn(&TimedCall) -> Tags,
     ) {
         // Calls that were not sampled have no known end.
         maker.builder.set_time(None);
-        self.scale(maker, pairs, program.sums(), &tags_of);
+        if !is_last_part {
+            self.scale(maker, pairs, program.sums(), &tags_of);
+        }
         maker.builder.set_time(Some(time));
         for open in program.open().into_iter().filter(|open| open.since < time) {
             let OpenCall { tid, since, object, kind } = open;

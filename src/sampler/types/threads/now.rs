@@ -12,7 +12,7 @@ use super::THREADS;
 use super::round::{Round, ThreadCounting, ThreadsSeen};
 use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::recording::{Recording, set_time};
-use crate::sampler::stack_maker::StackMaker;
+use crate::sampler::stack_maker::{StackMaker, truncated};
 use crate::sampler::{Notes, StackMethod, Target};
 use messages::Message;
 use profile::{Builder, Diagnostics};
@@ -106,7 +106,7 @@ fn diagnostics(maker: &StackMaker, found: usize) -> Diagnostics {
         samples: found as u64,
         distinct: maker.builder.distinct() as u64,
         user_stacks: counts.user_stacks,
-        truncated: counts.truncated(),
+        truncated: truncated(&counts.ends),
         deep: counts.deep,
         no_unwind_info: maker.without_unwind_info(),
         ..Diagnostics::default()

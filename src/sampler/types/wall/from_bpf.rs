@@ -8,7 +8,7 @@ use super::{ExitedThreads, Ran, SHORT, Spec, StackOr, StateSums, add, software_e
 use crate::sampler::EventSpec;
 use crate::sampler::bpf::sched::{LastState, Sums, ThreadTimes, TimedWait};
 use crate::sampler::stack_maker::{ColumnSums, NOT_SAMPLED, PendingStack, SampledSums, StackMaker};
-use crate::sampler::types::TypeEvent;
+use crate::sampler::types::{End, TypeEvent};
 use perf_event_open_sys::bindings as abi;
 use profile::{LabelSetId, ThreadState};
 use sys::record::{Record, Sample};
@@ -51,6 +51,12 @@ pub struct FromBpf {
 }
 
 impl FromBpf {
+    /// Forgets all sums, which have labels.
+    pub fn forget_labels(&mut self) {
+        self.sums = StateSums::default();
+        self.threads.values_mut().for_each(|thread| thread.sampled = Default::default());
+    }
+
     /// A thread was sampled on a CPU. True if its time counts.
     pub fn runs(&mut self, thread: ThreadId) -> bool {
         let counts = self.exited.is_alive(thread);
@@ -117,12 +123,12 @@ impl FromBpf {
         }
     }
 
-    /// The recording ends at `time`: adds the sums of all threads that have not exited.
+    /// The recording ends: adds the sums of all threads that have not exited.
     pub fn end(
         &mut self,
         spec: &Spec,
         maker: &mut StackMaker,
-        time: u64,
+        &End { time, is_last_part, .. }: &End,
         threads: Vec<(ThreadTimes, LastState)>,
     ) {
         for (mut times, last) in threads {
@@ -149,7 +155,9 @@ impl FromBpf {
                     self.add_wait(spec, maker, thread, &stack, &wait);
                 }
             }
-            self.settle(spec, maker, &times);
+            if !is_last_part {
+                self.settle(spec, maker, &times);
+            }
         }
         let unsettled = std::mem::take(&mut self.threads);
         unsettled.into_values().for_each(|thread| self.keep(thread));

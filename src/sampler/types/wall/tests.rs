@@ -59,7 +59,8 @@ impl Recorded {
         let Recorded { wall, maker } = &mut self;
         match &mut wall.way {
             WallSource::Bpf(bpf) => {
-                bpf.end(&wall.spec, maker, end, threads);
+                let end = End { time: end, ..End::default() };
+                bpf.end(&wall.spec, maker, &end, threads);
                 bpf.sums.scale(maker, wall.spec.column);
             }
             WallSource::Switches(switches) => {
