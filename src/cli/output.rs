@@ -11,7 +11,7 @@ use anyhow::{anyhow, bail};
 
 use profile::Profile;
 use sys::os;
-use sys::printed::{self, Charset, Clean};
+use sys::printed::{self, Charset, Clean, Stderr};
 use sys::procfs;
 
 use formats::pprof;
@@ -29,6 +29,16 @@ pub struct Output {
     shown: PathBuf,
     sink: Sink,
     content: Content,
+    previous: Previous,
+}
+
+/// What happens to a file that is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Previous {
+    /// It is gone.
+    Dropped,
+    /// It gets another name when it is replaced.
+    Kept,
 }
 
 /// The kind of data that is written.
@@ -63,6 +73,20 @@ impl Output {
         Output::open(path, Content::Profile)
     }
 
+    /// The same for a recording: a file that is replaced stays, under a name with `.old` in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Output::create`].
+    pub fn create_recording(path: &Path) -> anyhow::Result<Output> {
+        Ok(Output { previous: Previous::Kept, ..Output::create(path)? })
+    }
+
+    /// Whether there is a file that is not empty, which the output would replace.
+    pub fn replaces(&self) -> bool {
+        matches!(&self.sink, Sink::Replace(_, place) if place.is_taken())
+    }
+
     /// The same for text, which may go to a terminal. A new file has the permissions that the umask
     /// leaves, but one of root can be read by root only.
     ///
@@ -81,10 +105,11 @@ impl Output {
         let shown = path.to_path_buf();
         if path == Path::new("-") {
             printed::check_stdout()?;
-            return Ok(Output { shown, sink: Sink::Stdout, content });
+            let sink = Sink::Stdout;
+            return Ok(Output { shown, sink, content, previous: Previous::Dropped });
         }
         let sink = Sink::open(path, mode).map_err(|refused| cannot_create(path, &refused))?;
-        Ok(Output { shown, sink, content })
+        Ok(Output { shown, sink, content, previous: Previous::Dropped })
     }
 
     /// Whether it is standard output.
@@ -118,10 +143,11 @@ impl Output {
     ///
     /// As [`Output::write`].
     pub fn keep(&mut self, bytes: &[u8]) -> anyhow::Result<bool> {
-        let Sink::Replace(file, place) = &mut self.sink else { return Ok(false) };
-        if self.content != Content::Profile {
+        if self.content != Content::Profile || !self.stays() {
             return Ok(false);
         }
+        self.keep_previous();
+        let Sink::Replace(file, place) = &mut self.sink else { return Ok(false) };
         let mut keep = || {
             file.file_mut().write_all(bytes)?;
             let next = place.temporary()?;
@@ -174,17 +200,40 @@ impl Output {
         })
     }
 
+    /// Gives the file that is replaced first its other name, if it is kept.
+    fn keep_previous(&mut self) {
+        let previous = std::mem::replace(&mut self.previous, Previous::Dropped);
+        if let Sink::Replace(_, place) = &self.sink {
+            previous.apply(place);
+        }
+    }
+
     fn write_with(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> anyhow::Result<u64> {
+        let previous = self.previous;
         let Output { shown, sink, .. } = self;
-        sink.write(write).map_err(|e| cannot_write(&shown, e))
+        sink.write(write, previous).map_err(|e| cannot_write(&shown, e))
     }
 }
 
 fn name(path: &Path) -> String {
     if path == Path::new("-") { "standard output".into() } else { path.display().to_string() }
+}
+
+impl Previous {
+    /// Keeps the file in `place`, or says why it is not kept.
+    fn apply(self, place: &OutputPlace) {
+        if self == Previous::Dropped || !place.is_taken() {
+            return;
+        }
+        if let Err(error) = place.keep_old() {
+            let name = place.old_name();
+            let (name, why) = (name.to_string_lossy(), os::describe(&error));
+            Stderr::line(&format!("prof: the profile before is not kept as {name}: {why}"));
+        }
+    }
 }
 
 impl Sink {
@@ -198,12 +247,17 @@ impl Sink {
         }
     }
 
-    fn write(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<u64> {
+    fn write(
+        self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+        previous: Previous,
+    ) -> io::Result<u64> {
         match self {
             Sink::Stdout => write_to(io::stdout().lock(), write),
             Sink::Direct(file) => write_to(file, write),
             Sink::Replace(mut file, place) => {
                 let bytes = write_to(file.file_mut(), write)?;
+                previous.apply(&place);
                 place.put(file)?;
                 Ok(bytes)
             }

@@ -28,6 +28,9 @@ pub struct Args {
     #[command(flatten)]
     symbols: SymbolArgs,
     /// Write the profile to FILE; - is standard output
+    ///
+    /// A profile that is there stays as NAME.old.pb.gz. A recording without samples replaces
+    /// nothing.
     #[arg(
         short,
         long,
@@ -76,6 +79,11 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// True if nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.profile.has_no_values()
+    }
+
     /// The exit code of the COMMAND, as in a shell: 128 + the signal that ended it. 0 without a
     /// COMMAND, or if it still runs.
     pub fn exit_code(&self) -> ExitCode {
@@ -98,11 +106,30 @@ fn code_of(status: ExitStatus) -> u8 {
 /// Runs `prof record`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Before recording, so that an unwritable file is reported now.
-    let mut output = Output::create(&args.output)?;
+    let mut output = Output::create_recording(&args.output)?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
     let recorded = record(&args.target, names, args.verbosity, &mut output)?;
+    if recorded.is_empty() && output.replaces() {
+        return not_replaced(&recorded, &output, args.verbosity);
+    }
     write(&recorded, output, Summary::for_recording, args.verbosity)?;
     Ok(recorded.exit_code())
+}
+
+/// Prints the summary of a recording without samples, whose file would replace another. Exit code
+/// 1, unless the COMMAND failed.
+fn not_replaced(
+    recorded: &Recorded,
+    output: &Output,
+    Verbosity { quiet, verbose }: Verbosity,
+) -> anyhow::Result<ExitCode> {
+    if !quiet {
+        Summary::for_recording(recorded, None).write(&mut Stderr, verbose)?;
+    }
+    let path = output.path().display();
+    Stderr::line(&format!("prof: {path} stays as it was: the recording has no samples"));
+    let failed = recorded.exit.is_some_and(|status| !status.success());
+    Ok(if failed { recorded.exit_code() } else { ExitCode::FAILURE })
 }
 
 /// Writes the profile to `output`, and its summary to standard error.

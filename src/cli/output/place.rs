@@ -8,9 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self as unix, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{self as unix, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
 
-use super::temporary::Temporary;
+use super::temporary::{self, Temporary};
+use rustix::io::Errno;
 use sys::os;
 
 /// Most symbolic links that are followed, as the kernel does.
@@ -47,6 +48,8 @@ pub struct OutputPlace {
     directory: OwnedFd,
     name: OsString,
     shown: PathBuf,
+    /// A file is there, and is not empty.
+    is_taken: bool,
     mode: u32,
     /// Permissions are those of the existing file, whatever the umask is.
     exact: bool,
@@ -86,6 +89,35 @@ impl OutputPlace {
     /// Gives a temporary file this place; replaces an existing file.
     pub fn put(&self, file: Temporary) -> io::Result<()> {
         file.put(&self.directory, &self.name)
+    }
+
+    /// Whether a file was there that is not empty.
+    pub fn is_taken(&self) -> bool {
+        self.is_taken
+    }
+
+    /// Gives the file that is there a second name, [`OutputPlace::old_name`], in place of another
+    /// file.
+    pub fn keep_old(&self) -> io::Result<()> {
+        let OutputPlace { directory, name, .. } = self;
+        let link = |to: &str| unix::linkat(directory, name, directory, to, AtFlags::empty());
+        match temporary::with_free_name(link) {
+            Ok(((), linked)) => {
+                let renamed =
+                    unix::renameat(directory, linked.as_str(), directory, self.old_name());
+                // Nothing is left of it if both were one file already, or if that failed.
+                let _ = unix::unlinkat(directory, linked.as_str(), AtFlags::empty());
+                Ok(renamed?)
+            }
+            Err(Errno::NOENT) => Ok(()),
+            // No links on this file system, or none to files of others.
+            Err(_) => Ok(unix::renameat(directory, name, directory, self.old_name())?),
+        }
+    }
+
+    /// The name of the file that was there before: `profile.old.pb.gz`.
+    pub fn old_name(&self) -> OsString {
+        old_name(&self.name)
     }
 
     /// The directory, as a path.
@@ -187,6 +219,17 @@ impl Walk {
     }
 }
 
+/// `.old` before the extensions of a profile, or before the last one of another file.
+fn old_name(name: &OsStr) -> OsString {
+    const EXTENSIONS: [&[u8]; 3] = [b".pb.gz", b".pprof.gz", b".prof.gz"];
+    let bytes = name.as_bytes();
+    let known = EXTENSIONS.iter().find(|&&known| bytes.ends_with(known));
+    let last = || bytes.iter().rposition(|&b| b == b'.').filter(|&at| at > 0);
+    let at = known.map(|known| bytes.len() - known.len()).or_else(last).unwrap_or(bytes.len());
+    let (stem, extension) = bytes.split_at(at);
+    OsStr::from_bytes(&[stem, b".old", extension].concat()).to_owned()
+}
+
 fn place(
     directory: OwnedFd,
     directory_stat: &Stat,
@@ -206,6 +249,7 @@ fn place(
         directory,
         name: name.to_owned(),
         shown: shown.to_owned(),
+        is_taken: existing.is_some_and(|stat| stat.st_size > 0),
         mode: kept.unwrap_or(if root { PRIVATE } else { mode }),
         exact: kept.is_some(),
         owner,
@@ -236,4 +280,24 @@ fn foreign_error(what: &str) -> io::Error {
 /// A path that opens the file of a descriptor.
 pub fn descriptor_path(fd: &impl std::os::fd::AsRawFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_names_have_the_extensions_of_the_new_ones() {
+        for (name, old) in [
+            ("profile.pb.gz", "profile.old.pb.gz"),
+            ("my.run.pb.gz", "my.run.old.pb.gz"),
+            ("out.pprof", "out.old.pprof"),
+            ("a.tar.gz", "a.tar.old.gz"),
+            ("out", "out.old"),
+            (".hidden", ".hidden.old"),
+            (".pb.gz", ".old.pb.gz"),
+        ] {
+            assert_eq!(old_name(OsStr::new(name)), *old);
+        }
+    }
 }

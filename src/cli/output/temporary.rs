@@ -117,7 +117,7 @@ impl Temporary {
 }
 
 /// Creates something under an unused name.
-fn with_free_name<T>(make: impl Fn(&str) -> Result<T, Errno>) -> Result<(T, String), Errno> {
+pub fn with_free_name<T>(make: impl Fn(&str) -> Result<T, Errno>) -> Result<(T, String), Errno> {
     let mut left = 100;
     loop {
         // Keys of hash tables are random.

@@ -80,6 +80,49 @@ fn a_kept_profile_is_replaced_by_the_written_one() {
     assert!(!Output::create(Path::new("/dev/null")).unwrap().keep(b"x").unwrap());
 }
 
+#[test]
+fn the_profile_before_a_recording_stays_under_another_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("profile.pb.gz");
+    let old = dir.path().join("profile.old.pb.gz");
+    for before in ["", "first", "second"] {
+        fs::write(&path, before).unwrap();
+        let mut output = Output::create_recording(&path).unwrap();
+        assert_eq!(output.replaces(), !before.is_empty());
+        if before == "second" {
+            // Written twice: without names, and with them.
+            assert!(output.keep(b"unnamed").unwrap());
+        }
+        output.write_with(|out| out.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_to_string(&old).unwrap_or_default(), before);
+    }
+    assert_eq!(entries(dir.path()), ["profile.old.pb.gz", "profile.pb.gz"]);
+    // Both names are one file's.
+    fs::remove_file(&old).unwrap();
+    fs::hard_link(&path, &old).unwrap();
+    Output::create_recording(&path).unwrap().write_with(|out| out.write_all(b"newer")).unwrap();
+    assert_eq!(
+        (fs::read(&path).unwrap(), fs::read(&old).unwrap()),
+        (b"newer".into(), b"new".into())
+    );
+    assert_eq!(entries(dir.path()), ["profile.old.pb.gz", "profile.pb.gz"]);
+}
+
+#[test]
+fn a_link_under_the_other_name_is_replaced_and_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, old) = (dir.path().join("p.pb.gz"), dir.path().join("p.old.pb.gz"));
+    let victim = dir.path().join("victim");
+    fs::write(&victim, "mine").unwrap();
+    fs::write(&path, "before").unwrap();
+    std::os::unix::fs::symlink(&victim, &old).unwrap();
+    Output::create_recording(&path).unwrap().write_with(|out| out.write_all(b"new")).unwrap();
+    assert_eq!(fs::read(&victim).unwrap(), b"mine");
+    assert!(fs::symlink_metadata(&old).unwrap().is_file());
+    assert_eq!(fs::read(&old).unwrap(), b"before");
+}
+
 /// So that nothing of it is left however prof ends.
 #[test]
 fn an_unfinished_file_has_no_name() {
