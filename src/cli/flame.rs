@@ -9,6 +9,7 @@ use super::diff::{ScaleArgs, TestArgs, load};
 use super::filter::{FilterArgs, answered, failed};
 use super::output::Output;
 use super::picture::{self, Picture};
+use super::record::LastArgs;
 use super::source::{ComparedSources, ProfileSource};
 use super::summary::{self, Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
@@ -172,7 +173,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn record_and_draw(args: &Args, mut output: Output) -> anyhow::Result<ExitCode> {
     let names = Some(args.symbols.options()?);
-    let mut recorded = super::record::record(&args.target, names, args.verbosity, &mut output)?;
+    let whole = LastArgs::default();
+    let mut recorded =
+        super::record::record(&args.target, &whole, names, args.verbosity, &mut output)?;
     recorded.profile.strings.replace(printed::line);
     let some = recorded.diagnostics.samples > 0;
     if let Some(note) = args.draw.filter.restyled(&mut recorded.profile) {

@@ -1,10 +1,15 @@
 //! `prof record`.
 
+mod last;
+mod when;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
+pub use self::last::LastArgs;
+use self::last::Watched;
 use super::examples;
 use super::output::Output;
 use super::progress::{Bars, Progress};
@@ -25,6 +30,8 @@ use sys::printed::Stderr;
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
+    #[command(flatten)]
+    last: LastArgs,
     #[command(flatten)]
     symbols: SymbolArgs,
     /// Write the profile to FILE; - is standard output
@@ -108,7 +115,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Before recording, so that an unwritable file is reported now.
     let mut output = Output::create_recording(&args.output)?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
-    let recorded = record(&args.target, names, args.verbosity, &mut output)?;
+    let recorded = record(&args.target, &args.last, names, args.verbosity, &mut output)?;
     if recorded.is_empty() && output.replaces() {
         return not_replaced(&recorded, &output, args.verbosity);
     }
@@ -175,11 +182,13 @@ pub fn write<'r>(
 /// The recording is not possible; the message is one line.
 pub fn record(
     target: &TargetArgs,
+    last: &LastArgs,
     names: Option<symbols::SymbolOptions>,
     Verbosity { quiet, verbose }: Verbosity,
     output: &mut Output,
 ) -> anyhow::Result<Recorded> {
-    let (mut options, types, window) = target.options()?;
+    let (mut options, types, mut window) = target.options()?;
+    last.apply(target, &mut window)?;
     options.stdout_to_stderr = output.is_stdout();
     let command = matches!(options.target, Target::Command(_));
     let interrupts = Interrupts::install(command)?;
@@ -194,6 +203,7 @@ pub fn record(
         Bars::All
     };
     let progress = Progress::new(window.duration, bars);
+    let watched = Watched::new(last, &options.target, &interrupts)?;
     if let Some(time) = target.sleep_time().filter(|_| verbose) {
         progress
             .print(&format!("'sleep {time}' sets the length of the recording, as -d {time} does"));
@@ -210,6 +220,7 @@ pub fn record(
         }
     };
     let mut print_start = |preparation: Duration| {
+        watched.begin();
         if verbose {
             progress.print(&format!("sampling began after {} ms", preparation.as_millis()));
         }
@@ -219,7 +230,12 @@ pub fn record(
         started: &mut print_start,
         tick: &mut |tick| progress.tick(tick),
     };
-    let mut recording = sampler::record(&options, types, window, &interrupts, &mut observer)?;
+    let recording = sampler::record(&options, types, window, &interrupts, &mut observer);
+    let noted = watched.end();
+    let mut recording = recording?;
+    let noted = noted?;
+    noted.iter().for_each(|note| progress.print(&note.to_string()));
+    recording.notes.at_end.extend(noted);
     let requested = target.requested_types();
     show_requested(&mut recording.aggregated.profile, requested);
     let named = super::naming::name(recording, names, &interrupts, &progress, Some(output));

@@ -28,6 +28,7 @@ mod every_instruction;
 mod filters;
 mod flame;
 mod flame_live;
+mod flight_recorder;
 mod formats;
 mod frame_by_frame;
 mod go_names;
