@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::filter::{FilterArgs, FrameParts, failed};
+use super::perf_options::{PerfAnnotate, PerfArgs};
 use super::report::nothing_to_show;
-use super::source::ProfileSource;
+use super::source::{InputArgs, ProfileSource};
 use super::symbol_args::SymbolArgs;
 use super::values::ValueArgs;
 use super::{examples, usage};
@@ -33,12 +34,19 @@ pub struct Args {
     /// The functions of this name; if there are none, the source files with this path or with these
     /// last parts of a path; if there are none, the functions whose names contain a match. Code
     /// without a name is selected by an address of it, as reports have it: libfoo.so.1+0x1234.
-    #[arg(value_name = "WHAT")]
-    what: String,
+    #[arg(value_name = "WHAT", required_unless_present = "symbol")]
+    what: Option<String>,
 
     /// Profiles; several are merged; - is standard input [default: profile.pb.gz]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    input: InputArgs,
+
+    /// The same as WHAT, as in perf
+    #[arg(short, long, value_name = "WHAT", hide = true)]
+    symbol: Option<String>,
 
     /// Print source lines with values, which is the default
     #[arg(long, help_heading = "View", conflicts_with = "asm")]
@@ -94,6 +102,13 @@ pub struct Args {
     /// Print JSON, with exact values
     #[arg(long, help_heading = "Output")]
     json: bool,
+
+    /// Print text, which is the default, as in perf
+    #[arg(long, hide = true)]
+    stdio: bool,
+
+    #[command(flatten)]
+    perf: PerfArgs<PerfAnnotate>,
 }
 
 /// The order of source lines.
@@ -109,6 +124,18 @@ enum LineOrder {
 }
 
 impl Args {
+    /// What is annotated.
+    fn what(&self) -> &str {
+        self.symbol.as_ref().or(self.what.as_ref()).map_or("", |what| what)
+    }
+
+    /// The profiles; with `--symbol`, WHAT is the first.
+    fn source(&self) -> ProfileSource {
+        let first = self.what.as_ref().filter(|_| self.symbol.is_some()).map(PathBuf::from);
+        let files: Vec<PathBuf> = first.into_iter().chain(self.files.iter().cloned()).collect();
+        self.input.source(&files)
+    }
+
     fn paths(&self) -> anyhow::Result<SourcePaths> {
         for directory in &self.source_path {
             if !directory.is_dir() {
@@ -135,7 +162,7 @@ impl Args {
     }
 
     fn query(&self) -> Query {
-        let name = self.what.clone();
+        let name = self.what().to_owned();
         let shown = ShownSource { name, is_exact: false, assembly: self.asm };
         let default = if self.json { 0 } else { DEFAULT_FUNCTIONS };
         let limits = Limits { rows: self.nodecount.unwrap_or(default), ..Limits::NONE };
@@ -171,12 +198,13 @@ impl Args {
 
 /// Runs `prof annotate`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    args.perf.check()?;
     let mut args = args;
     args.filter.no_inlines |= args.symbols.no_inlines();
     args.filter.names = args.symbols.clone().into();
     args.check_granularity()?;
     let places = CodeOptions { paths: args.paths()?, symbols: args.symbols.options()? };
-    let profile = args.filter.load(&ProfileSource::Files(args.files.clone()))?;
+    let profile = args.filter.load(&args.source())?;
     let type_index = args.filter.type_index(&profile)?;
     args.values.check(&profile, type_index)?;
     let query = Query { type_index, ..args.query() };
@@ -186,7 +214,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Model::Source(found) = &answer.model else {
         return Err(failed(&QueryError::NotAnswered));
     };
-    let what = &args.what;
+    let what = args.what();
     anyhow::ensure!(
         !(found.is_unnamed && args.source),
         "{what} has no name and no source lines; --asm prints it"

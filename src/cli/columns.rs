@@ -1,8 +1,12 @@
 //! The columns of a table: `--type A,B`, `--columns`, `--ratio`.
 
+use super::sort::{SortKey, sort_key};
 use super::usage;
 use profile::Profile;
 use view::{ColumnRequest, Measure, Quotient, TableColumn};
+
+/// perf's option for the number of samples.
+const SAMPLES_OPTION: &str = "--show-nr-samples";
 
 /// The columns of numbers.
 #[derive(Debug, Default, clap::Args)]
@@ -11,10 +15,21 @@ pub struct ColumnArgs {
     ///
     /// self, self%, total and total% are columns of each type of --type; TYPE:self and so on of one
     /// type; A/B and A/B:total the ratio of two types. perf's and pprof's names work, too: overhead,
-    /// overhead_children, flat, flat%, cum and cum%.
-    #[arg(long, visible_alias = "fields", value_name = "COLUMNS", help_heading = "View",
-          conflicts_with_all = ["call_graph", "no_children", "over"])]
+    /// overhead_children, period, sample, flat, flat%, cum and cum%. As in perf, keys of --sort in
+    /// the list, such as comm, pid, dso and symbol, group rows.
+    #[arg(
+        short = 'F',
+        long,
+        visible_alias = "fields",
+        value_name = "COLUMNS",
+        help_heading = "View",
+        conflicts_with = "over"
+    )]
     columns: Option<String>,
+
+    /// Add a column with the number of samples, as perf does
+    #[arg(long, hide = true, help_heading = "View", conflicts_with_all = ["columns", "over"])]
+    show_nr_samples: bool,
 
     /// Add a column with the ratio of two sample types
     ///
@@ -27,33 +42,56 @@ pub struct ColumnArgs {
 impl ColumnArgs {
     /// True if an option is given.
     pub fn is_given(&self) -> bool {
-        self.columns.is_some() || !self.ratio.is_empty()
+        self.given().is_some() || !self.ratio.is_empty()
     }
 
-    /// The request for these sample types of a profile.
-    pub fn request(&self, profile: &Profile, types: Vec<usize>) -> anyhow::Result<ColumnRequest> {
+    /// The option that selects columns of a table, if one does.
+    pub fn given(&self) -> Option<&'static str> {
+        let names = [(self.columns.is_some(), "--columns"), (self.show_nr_samples, SAMPLES_OPTION)];
+        names.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+    }
+
+    /// The words of `--columns` that group rows.
+    pub fn rows(&self) -> Vec<SortKey> {
+        let words = self.columns.iter().flat_map(|words| words.split(','));
+        words.filter(|word| makes_rows(word)).filter_map(|word| sort_key(word).ok()).collect()
+    }
+
+    /// The request for these sample types of a profile; by default, columns have `totals` as well.
+    pub fn request(
+        &self,
+        profile: &Profile,
+        types: Vec<usize>,
+        totals: bool,
+    ) -> anyhow::Result<ColumnRequest> {
         let quotient = |text: &String| {
             Quotient::parse(profile, text).map_err(|why| usage(format!("--ratio: {why}")))
         };
         let mut quotients = self.ratio.iter().map(quotient).collect::<Result<Vec<_>, _>>()?;
-        let Some(words) = &self.columns else {
+        let words = self.columns.as_ref().map(|words| {
+            let columns = words.split(',').filter(|word| !makes_rows(word));
+            columns.collect::<Vec<_>>().join(",")
+        });
+        let words = words.filter(|words| !words.is_empty() || self.rows().is_empty());
+        let usual = if totals { "self,self%,total,total%,sample" } else { "self,self%,sample" };
+        let Some(words) = words.or_else(|| self.show_nr_samples.then(|| usual.to_owned())) else {
             if quotients.is_empty() {
                 quotients.extend(Quotient::cpi(profile));
             }
             return Ok(ColumnRequest { types, columns: Vec::new(), quotients });
         };
-        let columns = split(words, |word| columns(profile, &types, word))
-            .map_err(|word| unknown(profile, &word))?
+        let columns = split(&words, |word| columns(profile, &types, word))
+            .map_err(|word| unknown(self.given().unwrap_or_default(), profile, &word))?
             .concat();
         Ok(ColumnRequest { types, columns, quotients })
     }
 }
 
-fn unknown(profile: &Profile, word: &str) -> anyhow::Error {
+fn unknown(option: &str, profile: &Profile, word: &str) -> anyhow::Error {
     let kinds = profile.type_names();
     let there = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
     usage(format!(
-        "--columns {word:?}: use self, self%, total, total%, TYPE:self or TYPE/TYPE; the types of \
+        "{option} {word:?}: use self, self%, total, total%, TYPE:self or TYPE/TYPE; the types of \
          this profile are: {there}"
     ))
 }
@@ -64,6 +102,12 @@ fn columns(profile: &Profile, types: &[usize], word: &str) -> Option<Vec<TableCo
         return Some(
             types.iter().map(|&type_index| TableColumn::Value { type_index, measure }).collect(),
         );
+    }
+    if word == "sample"
+        && let Some(type_index) = profile.type_index("samples")
+    {
+        let measure = Measure::SelfValue;
+        return Some(vec![TableColumn::Value { type_index, measure }]);
     }
     if let Some((kind, name)) = word.rsplit_once(':')
         && let Some(measure) = measure(name)
@@ -86,9 +130,33 @@ fn columns(profile: &Profile, types: &[usize], word: &str) -> Option<Vec<TableCo
     Some(vec![TableColumn::Ratio { quotient, totals: false }])
 }
 
+/// True for a word of perf's fields that groups rows, and is no column of numbers.
+fn makes_rows(word: &str) -> bool {
+    const KEYS: [&str; 17] = [
+        "comm",
+        "process",
+        "pid",
+        "tid",
+        "thread",
+        "cgroup",
+        "container",
+        "dso",
+        "binary",
+        "sym",
+        "symbol",
+        "function",
+        "srcline",
+        "line",
+        "srcfile",
+        "file",
+        "package",
+    ];
+    KEYS.contains(&word)
+}
+
 fn measure(word: &str) -> Option<Measure> {
     Some(match word {
-        "self" | "flat" => Measure::SelfValue,
+        "self" | "flat" | "period" => Measure::SelfValue,
         "self%" | "flat%" | "overhead" => Measure::SelfShare,
         "total" | "cum" => Measure::Total,
         "total%" | "cum%" | "overhead_children" => Measure::TotalShare,
@@ -139,8 +207,8 @@ mod tests {
 
     fn request(columns: &str, types: &str) -> Result<ColumnRequest, String> {
         let p = counted();
-        let args = ColumnArgs { columns: Some(columns.to_owned()), ratio: Vec::new() };
-        args.request(&p, super::types(&p, types).unwrap()).map_err(|e| e.to_string())
+        let args = ColumnArgs { columns: Some(columns.to_owned()), ..ColumnArgs::default() };
+        args.request(&p, super::types(&p, types).unwrap(), true).map_err(|e| e.to_string())
     }
 
     fn value(type_index: usize, measure: Measure) -> TableColumn {
@@ -159,6 +227,20 @@ mod tests {
         assert_eq!(named.columns, [value(2, Measure::Total), value(0, Measure::SelfShare), ratio]);
         let totals = request("cycles:u/instructions:u:total", "0").unwrap();
         assert_eq!(totals.columns, [TableColumn::Ratio { quotient, totals: true }]);
+    }
+
+    #[test]
+    fn fields_of_perf_are_columns() {
+        let columns = request("overhead,sample,period,comm,sym", "cycles:u").unwrap().columns;
+        let [share, own] = [Measure::SelfShare, Measure::SelfValue];
+        assert_eq!(columns, [value(1, share), value(0, own), value(1, own)]);
+        assert_eq!(request("comm,dso", "cycles:u").unwrap().columns, []);
+        let number = |totals| {
+            let args = ColumnArgs { show_nr_samples: true, ..ColumnArgs::default() };
+            args.request(&counted(), vec![1], totals).unwrap().columns
+        };
+        assert_eq!(number(false), [value(1, own), value(1, share), value(0, own)]);
+        assert_eq!(number(true).len(), 5);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::filter::{FilterArgs, failed};
+use super::perf_options::{PerfArgs, PerfDiff};
 use super::report::interactive::CodeArgs;
 use super::report::{self, interactive};
 use super::sort::{Grouping, SortKey, check_labels, sort_key};
@@ -84,6 +85,9 @@ pub struct Args {
     /// Print text also on a terminal, where the difference is interactive otherwise
     #[arg(long, help_heading = "Output")]
     stdio: bool,
+
+    #[command(flatten)]
+    perf: PerfArgs<PerfDiff>,
 }
 
 /// The unit of comparison.
@@ -153,6 +157,7 @@ pub(super) struct DiffPlan<'a> {
 
 /// Runs `prof diff`.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.perf.check()?;
     args.filter.names = args.code.names();
     let (before, after) = match (&args.before, &args.after) {
         (None, _) if !args.base.is_empty() => (args.base.clone(), args.with.clone()),

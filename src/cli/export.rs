@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use super::address_names::BinaryArgs;
 use super::filter::{FilterArgs, samples};
 use super::output::Output;
-use super::source::ProfileSource;
+use super::source::FileArgs;
 use super::{examples, summary, usage};
 use formats::{Format, WriteOptions};
 use profile::Profile;
@@ -21,9 +21,9 @@ const HEADING: &str = "Output";
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::short("export"), after_long_help = examples::long("export"))]
 pub struct Args {
-    /// Profiles; several are merged; - is standard input [default: profile.pb.gz]
-    #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
+    /// Profiles
+    #[command(flatten)]
+    files: FileArgs,
 
     /// Format to write [default: by the name of the output]
     #[arg(long, value_name = "FORMAT", value_parser = format(), help_heading = HEADING)]
@@ -74,7 +74,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
     // First, so that an unwritable path is reported before the work.
     let output = samples::output_as(path, format)?;
-    let source = ProfileSource::Files(args.files.clone());
+    let source = args.files.source();
     let mut profile = args.filter.load_for_file(&source)?;
     let type_index = args.filter.type_index(&profile)?;
     if args.filter.no_inlines {

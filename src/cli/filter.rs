@@ -1,5 +1,6 @@
 //! Arguments that select samples and frames, and the style of names.
 
+mod perf_names;
 pub mod samples;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use super::address_names::BinaryArgs;
 use super::filter::{FilterArgs, answered};
 use super::output::Output;
 use super::picture::{self, Picture};
-use super::source::ProfileSource;
+use super::source::FileArgs;
 use super::values::ValueArgs;
 use super::{examples, report, usage};
 use crate::report::answer::{self, OutputFormat};
@@ -25,9 +25,9 @@ const HEADING: &str = "Drawing";
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::short("graph"), after_long_help = examples::long("graph"))]
 pub struct Args {
-    /// Profiles; several are merged; - is standard input [default: profile.pb.gz]
-    #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
+    /// Profiles
+    #[command(flatten)]
+    files: FileArgs,
 
     #[command(flatten)]
     filter: FilterArgs,
@@ -83,7 +83,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         return Err(usage("will not write an SVG to the terminal; add > out.svg or -o out.svg"));
     }
     let output = Output::create_any(args.output.as_deref().unwrap_or(Path::new("-")))?;
-    let profile = args.filter.load(&ProfileSource::Files(args.files.clone()))?;
+    let profile = args.filter.load(&args.files.source())?;
     let type_index = args.filter.type_index(&profile)?;
     args.values.check(&profile, type_index)?;
     let Args { nodecount, nodefraction, edgefraction, .. } = args;

@@ -17,6 +17,7 @@ mod list;
 mod merge;
 mod naming;
 mod output;
+mod perf_options;
 mod picture;
 mod progress;
 mod quality;
@@ -263,7 +264,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 mod tests {
     use clap::CommandFactory;
 
-    use super::{Cli, shell_word};
+    use super::{Cli, perf_options, shell_word};
 
     /// The compiler checks neither headings nor the length of lines.
     #[test]
@@ -289,7 +290,9 @@ mod tests {
         let cli = Cli::command();
         let mut letters = std::collections::HashMap::new();
         for command in cli.get_subcommands() {
-            for option in command.get_arguments() {
+            // Those of perf have its letters, and are errors.
+            let options = command.get_arguments();
+            for option in options.filter(|option| !perf_options::is_of_perf(option)) {
                 if let Some(long) = option.get_long() {
                     let (of, letter) =
                         *letters.entry(long).or_insert((command.get_name(), option.get_short()));

@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use super::columns::ColumnArgs;
 use super::diff::{DiffPlan, ScaleArgs, TestArgs};
 use super::filter::{FilterArgs, answered, failed, samples, style_word};
-use super::sort::{Grouping, SortKey, check_labels, sort_key};
-use super::source::{ComparedSources, ProfileSource};
+use super::perf_options::{PerfArgs, PerfReport};
+use super::sort::{SortKey, check_labels, sort_key};
+use super::source::{ComparedSources, FileArgs, ProfileSource};
 use super::time::{self, TimeArgs};
 use super::values::ValueArgs;
 use super::{examples, usage};
@@ -21,15 +22,18 @@ use profile::Profile;
 use sys::printed;
 use view::answer::HeaderAnswer;
 use view::query::{
-    Groups, Intervals, Limits, Query, QueryError, Roots, Rows, Shown, Statistic, Table, Timed,
+    Intervals, Limits, Query, QueryError, Roots, Rows, Shown, Statistic, Table, Timed,
     ValueOptions, Values,
 };
-use view::{Cancel, Cut, Direction, Granularity, Part, Sort, View};
+use view::{Cancel, Cut, Part, Sort, View};
 
+mod call_graph;
 mod command;
 pub(super) mod interactive;
+mod plan;
 mod view_args;
 
+use plan::Plan;
 use view_args::ViewArgs;
 
 pub use interactive::has_terminal;
@@ -38,17 +42,16 @@ pub use interactive::has_terminal;
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::short("report"), after_long_help = examples::long("report"))]
 pub struct Args {
-    /// Profiles; several are merged; - is standard input [default: profile.pb.gz]
-    #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
-
-    /// The same as FILE, as in perf
-    #[arg(short, long = "input", value_name = "FILE", hide = true)]
-    input: Vec<PathBuf>,
+    /// Profiles
+    #[command(flatten)]
+    files: FileArgs,
 
     /// Print a call tree; with 'caller', from functions to their callers
     ///
-    /// ORDER is callee (the default, from callers to callees) or caller.
+    /// ORDER is callee (the default, from callers to callees), caller, or none for a table. A list
+    /// as in perf may have a percentage, below which rows are left out, and a number of rows, such
+    /// as caller,0.5 or graph,0.5,100,callee. perf names the orders by where the tree ends: its
+    /// 'caller' is prof's default.
     #[arg(
         short = 'g',
         long,
@@ -101,7 +104,7 @@ pub struct Args {
     /// Given several times, the BASEs are several recordings before, and the FILEs those after.
     #[arg(long, value_name = "BASE", help_heading = "View",
           conflicts_with_all = ["call_graph", "ratio", "columns", "header", "header_only",
-                                "percent_limit"])]
+                                "percent_limit", "show_nr_samples"])]
     diff: Vec<PathBuf>,
 
     /// Unit of comparison of --diff
@@ -145,7 +148,7 @@ pub struct Args {
     /// Print at most N rows; 0 prints all [default: 30, or 200 with -g]
     ///
     /// With --json, the default is all.
-    #[arg(short, long, value_name = "N", value_parser = rows, allow_negative_numbers = true,
+    #[arg(short, long, value_name = "N", value_parser = rows_of_report, allow_negative_numbers = true,
           help_heading = "View")]
     nodecount: Option<usize>,
 
@@ -175,10 +178,18 @@ pub struct Args {
     /// Print text also on a terminal, where the views are interactive otherwise
     #[arg(long, help_heading = "Output")]
     stdio: bool,
+
+    #[command(flatten)]
+    perf: PerfArgs<PerfReport>,
 }
 
 pub(super) fn rows(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "not a number of rows; 0 shows all".to_string())
+}
+
+/// The same with a hint for perf's `-n`, which has no value.
+fn rows_of_report(text: &str) -> Result<usize, String> {
+    rows(text).map_err(|reason| format!("{reason}; perf's -n is --show-nr-samples"))
 }
 
 pub(super) fn percent(text: &str) -> Result<f64, String> {
@@ -188,54 +199,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The profiles and the view that the arguments select.
-struct Plan {
-    source: ProfileSource,
-    direction: Option<Direction>,
-    /// The rows of a table; the labels are the roots of a tree.
-    groups: Groups,
-    order: Sort,
-    /// The rows are those that are usual for the sample type.
-    has_usual_rows: bool,
-    /// The subset of the labels that have to be labels of the profile.
-    must_exist: Vec<String>,
-}
-
 impl Args {
-    /// Resolves arguments that depend on each other.
-    fn plan(&self) -> Plan {
-        let mut files = self.files.clone();
-        files.extend(self.input.iter().cloned());
-        let direction = match self.call_graph.as_deref() {
-            None => None,
-            Some("caller" | "callers") => Some(Direction::Callers),
-            Some("callee" | "callees") => Some(Direction::Callees),
-            // `prof report -g FILE`: not a value of -g, so a FILE.
-            Some(file) => {
-                files.push(file.into());
-                Some(Direction::Callees)
-            }
-        };
-        let grouping = Grouping::parse(&self.sort);
-        let groups = grouping.resolved(self.filter.granularity());
-        let has_usual_rows = !self.lines
-            && self.filter.granularity.is_none()
-            && self.over.is_none()
-            && !grouping.is_grouped();
-        let Grouping { order, must_exist, .. } = grouping;
-        let order = if self.cum { Sort::Total } else { order };
-        let source = ProfileSource::Files(files);
-        let mut plan = Plan { source, direction, groups, order, has_usual_rows, must_exist };
-        let granularity = &mut plan.groups.granularity;
-        if direction.is_some() && !granularity.function && self.filter.granularity.is_none() {
-            *granularity = Granularity::FUNCTION;
-        }
-        if self.lines {
-            (granularity.function, granularity.line) = (true, true);
-        }
-        plan
-    }
-
     /// Shows or prints the difference to the bases.
     fn compare(self, plan: Plan) -> anyhow::Result<ExitCode> {
         let other = self.view.option().map(|option| format!("--{option}"));
@@ -306,10 +270,11 @@ impl Args {
         };
         let usual = self.format().limits(&shown);
         let cut = |percent| if percent > 0.0 { Cut::Percent(percent) } else { Cut::Nothing };
+        let percent_limit = self.percent_limit.or(plan.limits.percent_limit);
         let limits = Limits {
-            rows: self.nodecount.unwrap_or(usual.rows),
+            rows: self.nodecount.or(plan.limits.rows).unwrap_or(usual.rows),
             // A caller's mean may be smaller than those of its callees.
-            cut: self.percent_limit.map_or(if self.mean { Cut::Nothing } else { usual.cut }, cut),
+            cut: percent_limit.map_or(if self.mean { Cut::Nothing } else { usual.cut }, cut),
             values: if self.no_children { Values::Own } else { Values::Total },
         };
         let roots = match shown {
@@ -336,7 +301,8 @@ impl Args {
             query.type_index = self.filter.type_index(profile)?;
             return Ok(());
         };
-        table.columns = self.columns.request(profile, self.filter.type_indices(profile)?)?;
+        table.columns =
+            self.columns.request(profile, self.filter.type_indices(profile)?, !self.no_children)?;
         query.type_index = match table.columns.types.first() {
             Some(&first) => first,
             None => self.filter.type_index(profile)?,
@@ -351,8 +317,9 @@ impl Args {
 
 /// Runs `prof report`.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.perf.check()?;
     args.filter.names = args.code.names();
-    let plan = args.plan();
+    let plan = args.plan()?;
     if !args.diff.is_empty() {
         return args.compare(plan);
     }
@@ -444,58 +411,12 @@ mod tests {
         args: Args,
     }
 
-    fn plan(line: &str) -> Plan {
-        let words = std::iter::once("report").chain(line.split_whitespace());
-        Line::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}")).args.plan()
-    }
-
     fn refused(line: &str) -> String {
         let words = std::iter::once("report").chain(line.split_whitespace());
         match Line::try_parse_from(words) {
             Ok(_) => panic!("{line} was accepted"),
             Err(e) => e.to_string(),
         }
-    }
-
-    #[test]
-    fn g_takes_a_direction_and_leaves_a_file() {
-        let cases = [
-            ("a.pb", None, vec!["a.pb"]),
-            ("-g", Some(Direction::Callees), vec![]),
-            ("-g a.pb", Some(Direction::Callees), vec!["a.pb"]),
-            ("a.pb -g", Some(Direction::Callees), vec!["a.pb"]),
-            ("-g caller a.pb", Some(Direction::Callers), vec!["a.pb"]),
-            ("-g callee a.pb", Some(Direction::Callees), vec!["a.pb"]),
-            ("a.pb -g caller", Some(Direction::Callers), vec!["a.pb"]),
-            ("-g -", Some(Direction::Callees), vec!["-"]),
-            ("-g -n 5 a.pb", Some(Direction::Callees), vec!["a.pb"]),
-            ("-gcaller -i a.pb", Some(Direction::Callers), vec!["a.pb"]),
-            ("-g a.pb b.pb", Some(Direction::Callees), vec!["b.pb", "a.pb"]),
-        ];
-        for (line, direction, files) in cases {
-            let plan = plan(line);
-            assert_eq!(plan.direction, direction, "{line}");
-            let expected: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
-            assert_eq!(plan.source, ProfileSource::Files(expected), "{line}");
-        }
-    }
-
-    #[test]
-    fn sort_orders_and_groups() {
-        let p = plan("--sort comm,dso,symbol");
-        assert_eq!(p.groups.granularity, Granularity::FUNCTION);
-        assert_eq!(p.groups.labels, ["process"]);
-        assert_eq!(plan("--sort symbol").groups.granularity, Granularity::SYMBOL);
-        assert_eq!(plan("").groups.granularity, Granularity::FUNCTION);
-        let p = plan("--sort process,total");
-        assert_eq!((p.groups.granularity, p.order), (Granularity::NONE, Sort::Total));
-        assert_eq!(plan("-s name").order, Sort::Name);
-        assert_eq!(plan("--cum").order, Sort::Total);
-        assert!(plan("--lines").groups.granularity.line);
-        assert_eq!(plan("--sort label:request").groups.labels, ["request"]);
-        assert!(refused("--sort label:").contains("label:KEY"));
-        let p = plan("--sort request,process");
-        assert_eq!((p.groups.labels.len(), p.must_exist), (2, vec!["request".to_string()]));
     }
 
     #[test]

@@ -26,8 +26,8 @@ const SORT_KEYS: &str =
 pub(super) fn sort_key(word: &str) -> Result<SortKey, String> {
     let by_label = |key: &str| SortKey::Label(key.to_string());
     Ok(match word {
-        "self" | "flat" | "overhead" => SortKey::Order(Sort::SelfValue),
-        "total" | "cum" => SortKey::Order(Sort::Total),
+        "self" | "flat" | "overhead" | "period" | "sample" => SortKey::Order(Sort::SelfValue),
+        "total" | "cum" | "overhead_children" => SortKey::Order(Sort::Total),
         "name" => SortKey::Order(Sort::Name),
         "symbol" | "sym" | "function" => SortKey::Symbol,
         "binary" | "dso" => SortKey::Binary,

@@ -18,6 +18,45 @@ pub enum ProfileSource {
     Files(Vec<PathBuf>),
 }
 
+/// FILEs to read.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct FileArgs {
+    /// Profiles; several are merged; - is standard input [default: profile.pb.gz]
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+/// perf's option for a file.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct InputArgs {
+    /// The same as FILE, as in perf
+    #[arg(short, long, value_name = "FILE", hide = true)]
+    input: Vec<PathBuf>,
+}
+
+impl InputArgs {
+    /// The source: these `files`, and those of the option.
+    pub fn source(&self, files: &[PathBuf]) -> ProfileSource {
+        ProfileSource::Files(files.iter().chain(&self.input).cloned().collect())
+    }
+}
+
+impl FileArgs {
+    /// The source: all FILEs, and another one.
+    pub fn source_with(&self, other: Option<PathBuf>) -> ProfileSource {
+        let ProfileSource::Files(files) = self.source();
+        ProfileSource::Files(files.into_iter().chain(other).collect())
+    }
+
+    /// The source: all FILEs.
+    pub fn source(&self) -> ProfileSource {
+        self.input.source(&self.files)
+    }
+}
+
 /// The sources of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComparedSources {

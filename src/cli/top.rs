@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::filter::FilterArgs;
+use super::perf_options::{PerfArgs, PerfTop};
 use super::sort::{Grouping, SortKey, sort_key};
 use super::summary::Verbosity;
 use super::symbol_args::SymbolArgs;
@@ -63,7 +64,7 @@ pub struct Args {
     /// Print a table for each interval instead of the interactive views
     ///
     /// The default if standard output is no terminal.
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, alias = "stdio", help_heading = "Output")]
     batch: bool,
 
     /// With --batch, print N tables and end
@@ -84,6 +85,9 @@ pub struct Args {
 
     #[command(flatten)]
     verbosity: Verbosity,
+
+    #[command(flatten)]
+    perf: PerfArgs<PerfTop>,
 }
 
 /// A value of `--window`.
@@ -221,6 +225,7 @@ fn machine_rate(cpus: u64) -> u64 {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut args = args;
     args.filter.no_inlines |= args.symbols.no_inlines();
+    args.perf.check()?;
     args.check()?;
     args.target.all_cpus |= !args.target.is_given();
     let grouping = args.grouping();

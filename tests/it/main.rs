@@ -61,6 +61,7 @@ mod losses;
 mod mapped_files;
 mod names;
 mod perf_data;
+mod perf_options;
 mod pictures;
 mod pprof_format;
 mod probes;

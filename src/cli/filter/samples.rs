@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::super::output::Output;
 use super::super::time::TimeArgs;
 use super::super::{summary, usage};
+use super::perf_names::NameArgs;
 use crate::report::answer;
 use formats::Format;
 use profile::Profile;
@@ -89,6 +90,10 @@ pub struct SampleArgs {
     #[arg(long, value_name = "BINARY", help_heading = HEADING)]
     pub binary: Option<String>,
 
+    /// Names of processes, binaries and functions, as in perf
+    #[command(flatten)]
+    pub names: NameArgs,
+
     /// The part of the recording
     #[command(flatten)]
     pub time: TimeArgs,
@@ -129,7 +134,7 @@ impl SampleArgs {
     /// The text of a condition, if it is given.
     pub fn value(&self, condition: Condition) -> Option<String> {
         let keys = |keys: &[String]| (!keys.is_empty()).then(|| keys.join(","));
-        match condition {
+        self.names.value(condition).or_else(|| match condition {
             Condition::Focus => self.focus.clone(),
             Condition::Ignore => self.ignore.clone(),
             Condition::Show => self.show.clone(),
@@ -146,7 +151,7 @@ impl SampleArgs {
             Condition::Process => self.process.clone(),
             Condition::Binary => self.binary.clone(),
             Condition::Time => self.time.text(),
-        }
+        })
     }
 }
 

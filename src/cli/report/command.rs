@@ -110,7 +110,7 @@ fn value_words(options: &ValueOptions) -> Vec<String> {
 fn parsed(words: &[String], profile: &Profile) -> Option<Query> {
     let words = ["report"].into_iter().chain(words.iter().map(String::as_str));
     let args = Line::try_parse_from(words).ok()?.args;
-    page_query(&args, &args.plan(), profile).ok()?
+    page_query(&args, &args.plan().ok()?, profile).ok()?
 }
 
 /// An option with its value in quotes, if that needs some.

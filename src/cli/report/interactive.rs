@@ -83,7 +83,11 @@ pub(super) fn page_query(
     let Some(mut query) = query(args, plan) else { return Ok(None) };
     query.type_index = match &mut query.shown {
         Shown::Table(table) if has_columns(args) || !table.is_plain() => {
-            table.columns = args.columns.request(profile, args.filter.type_indices(profile)?)?;
+            table.columns = args.columns.request(
+                profile,
+                args.filter.type_indices(profile)?,
+                !args.no_children,
+            )?;
             table.columns.types[0]
         }
         _ => args.filter.type_index(profile)?,
@@ -99,7 +103,8 @@ pub(super) fn page_query(
 fn shown(args: &Args, plan: &Plan) -> Option<Shown> {
     // The interactive views find functions by their names.
     let is_table = args.view.option().is_none() && plan.direction.is_none();
-    if selects_text(args) || plan.groups.granularity.package && !is_table {
+    if selects_text(args) || plan.limits.has_limit() || plan.groups.granularity.package && !is_table
+    {
         return None;
     }
     let has_columns = has_columns(args);
