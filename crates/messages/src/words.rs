@@ -33,9 +33,13 @@ pub fn command(sudo: bool, command: &str) -> String {
     format!("{}{command}", if sudo { "sudo " } else { "" })
 }
 
-/// The command that gives these capabilities to a program.
-pub fn setcap(capabilities: &str, program: &str, sudo: bool) -> String {
-    command(sudo, &format!("setcap {capabilities}=ep {}", shell_word(program)))
+/// The ways to these capabilities: root runs the program, or the program gets them from its file,
+/// with what that means. Root who lacks them has the second way only.
+pub fn rights(capabilities: &str, program: &str, sudo: bool) -> String {
+    let program = shell_word(program);
+    let setcap = command(sudo, &format!("setcap {capabilities}=ep {program}"));
+    let by_root = if sudo { format!("sudo {program} …, or ") } else { String::new() };
+    format!("{by_root}{setcap}, which lets every user who may execute it profile every process")
 }
 
 /// A path, quoted for a shell if necessary.
@@ -214,8 +218,9 @@ mod tests {
     #[test]
     fn the_command_survives_a_shell() {
         assert_eq!(
-            setcap(PROFILER, "/a b/it's/prof", false),
-            r"setcap cap_perfmon,cap_sys_ptrace=ep '/a b/it'\''s/prof'"
+            rights(PROFILER, "/a b/it's/prof", false),
+            r"setcap cap_perfmon,cap_sys_ptrace=ep '/a b/it'\''s/prof'".to_owned()
+                + ", which lets every user who may execute it profile every process"
         );
     }
 

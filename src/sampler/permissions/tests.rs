@@ -28,8 +28,9 @@ fn parts_of(errno: i32, what: Wanted, facts: &Facts) -> (String, String) {
 fn each_level_names_the_one_that_would_do() {
     let tracepoint = || Wanted::Tracepoint("sched:sched_switch".into());
     let tracefs = || Wanted::Tracefs("sched:sched_switch".into());
-    let setcap = "sudo setcap cap_perfmon,cap_sys_ptrace=ep /usr/bin/prof";
-    let all = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_dac_read_search=ep /usr/bin/prof";
+    let setcap = "sudo /usr/bin/prof …, or sudo setcap cap_perfmon,cap_sys_ptrace=ep \
+                  /usr/bin/prof, which lets every user who may execute it profile every process";
+    let all = &setcap.replace("=ep", ",cap_dac_read_search=ep");
     let cases = [
         (Wanted::OwnProcess, 3, "sudo sysctl kernel.perf_event_paranoid=2"),
         (Wanted::OwnProcess, 4, "sudo sysctl kernel.perf_event_paranoid=2"),
@@ -49,7 +50,11 @@ fn each_level_names_the_one_that_would_do() {
             Wanted::OtherProcess(1) => user(paranoid),
             _ => Facts { uid: facts::owner(std::process::id()).unwrap(), ..user(paranoid) },
         };
-        let command = if facts.uid == 0 { command.replace("sudo s", "s") } else { command.into() };
+        let command = if facts.uid == 0 {
+            command.replace("sudo /usr/bin/prof …, or ", "").replace("sudo s", "s")
+        } else {
+            command.into()
+        };
         let (why, unlock) = parts_of(libc::EACCES, what.clone(), &facts);
         assert_eq!(unlock, command, "{what:?} at {paranoid}: {why}");
     }
@@ -146,8 +151,9 @@ fn programs_are_forbidden_or_need_capabilities() {
     let error = io::Error::from_raw_os_error(libc::EPERM);
     assert_eq!(
         no_deep_stacks(&error, &user(2)).to_string(),
-        "more is copied by a BPF program, which needs CAP_BPF and CAP_PERFMON; try: sudo setcap \
-         cap_bpf,cap_perfmon,cap_sys_ptrace=ep /usr/bin/prof"
+        "more is copied by a BPF program, which needs CAP_BPF and CAP_PERFMON; try: sudo \
+         /usr/bin/prof …, or sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace=ep /usr/bin/prof, \
+         which lets every user who may execute it profile every process"
     );
     let root = Facts { uid: 0, capabilities: u64::MAX, ..user(2) };
     assert_eq!(no_deep_stacks(&error, &root), Message::NoPrograms);

@@ -16,8 +16,8 @@ Paranoid "perf-event-paranoid" Missing {
     sudo: bool = "the user is not root",
 } ("kernel.perf_event_paranoid is {level}, {}", words::paranoid(*level))
     ["; try: " => Some(match program {
-        Some(program) if *needed < 0 => words::setcap(words::TRACEPOINTS, program, *sudo),
-        Some(program) => words::setcap(words::PROFILER, program, *sudo),
+        Some(program) if *needed < 0 => words::rights(words::TRACEPOINTS, program, *sudo),
+        Some(program) => words::rights(words::PROFILER, program, *sudo),
         None => words::command(*sudo, &format!("sysctl kernel.perf_event_paranoid={needed}")),
     })];
 
@@ -25,13 +25,13 @@ Paranoid "perf-event-paranoid" Missing {
 TracefsOfRoot "tracefs-of-root" Missing {
     program: String = "path of prof", sudo: bool = "the user is not root",
 } ("tracefs is readable by root only")
-    ["; try: " => Some(words::setcap(words::TRACEPOINTS, program, *sudo))];
+    ["; try: " => Some(words::rights(words::TRACEPOINTS, program, *sudo))];
 
 /// Only root may set breakpoints.
 BreakpointsOfRoot "breakpoints-of-root" Missing {
     program: String = "path of prof", sudo: bool = "the user is not root",
 } ("only root may put breakpoints into code, whatever perf_event_paranoid says")
-    ["; try: " => Some(words::setcap(words::PROFILER, program, *sudo))];
+    ["; try: " => Some(words::rights(words::PROFILER, program, *sudo))];
 
 /// An unprivileged container.
 Container "forbidden-by-container" Missing
@@ -53,13 +53,13 @@ Policy "forbidden-by-policy" Missing ("the kernel's security policy forbids it")
 OtherUser "other-user" Missing {
     program: String = "path of prof", sudo: bool = "the user is not root",
 } ("it belongs to another user")
-    ["; try: " => Some(words::setcap(words::PROFILER, program, *sudo))];
+    ["; try: " => Some(words::rights(words::PROFILER, program, *sudo))];
 
 /// The process has more privileges than its user.
 OtherPrivileges "other-privileges" Missing {
     program: String = "path of prof", sudo: bool = "the user is not root",
 } ("it has other privileges than its user (set-user-ID, or protected)")
-    ["; try: " => Some(words::setcap(words::PROFILER, program, *sudo))];
+    ["; try: " => Some(words::rights(words::PROFILER, program, *sudo))];
 
 /// The sandbox has no `perf_event_open`.
 NoSystemCall "no-system-call" Missing ("the sandbox or container forbids perf_event_open");
@@ -138,7 +138,7 @@ NoPrograms "no-bpf-programs" Missing
 ProgramsNeedCapabilities "bpf-programs-need-capabilities" Missing {
     program: String = "path of prof", sudo: bool = "the user is not root",
 } ("more is copied by a BPF program, which needs CAP_BPF and CAP_PERFMON")
-    ["; try: " => Some(words::setcap(words::PROGRAMS, program, *sudo))];
+    ["; try: " => Some(words::rights(words::PROGRAMS, program, *sudo))];
 
 /// BPF programs cannot be loaded.
 ProgramsFail "bpf-programs-fail" Missing { error: String = "the system's error" }
@@ -149,7 +149,7 @@ HiddenMappings "hidden-mappings" Missing {
     program: Option<String> = "path of prof, if it lacks the capability",
     sudo: bool = "the user is not root",
 } ("/proc/PID/maps cannot be read")
-    ["; try: " => program.as_ref().map(|path| words::setcap(words::PROFILER, path, *sudo))];
+    ["; try: " => program.as_ref().map(|path| words::rights(words::PROFILER, path, *sudo))];
 
 /// Samples of a process are possible, but its mappings cannot be read.
 SamplesWithoutMappings "samples-without-mappings" Missing {
@@ -157,7 +157,7 @@ SamplesWithoutMappings "samples-without-mappings" Missing {
     program: Option<String> = "path of prof, if it lacks the capability",
     sudo: bool = "the user is not root",
 } ("samples are possible, but /proc/{pid}/maps cannot be read")
-    ["; try: " => program.as_ref().map(|path| words::setcap(words::PROFILER, path, *sudo))];
+    ["; try: " => program.as_ref().map(|path| words::rights(words::PROFILER, path, *sudo))];
 
 /// `/proc/kallsyms` has no addresses: the kernel shows them to all users when both settings allow
 /// it.
