@@ -57,6 +57,31 @@ fn hidden_functions_of_python_are_reported() {
     assert!(!out.stderr.contains("functions are not shown"), "{}", out.stderr);
 }
 
+/// The line after a recording and the coverage report that the program's functions are missing, and
+/// offer no debug symbols for them.
+#[test]
+fn hidden_functions_of_other_interpreters_are_reported() {
+    for (program, option, script, expected) in [
+        ("perl", "-e", "$s += $_ for 1..9e6", "Perl's functions are not shown, only"),
+        ("ruby", "-e", "9_000_000.times { |i| i * i }", "Ruby's functions are not shown, only"),
+        ("php", "-r", "for ($i = 0; $i < 4e7; $i++) $s = $i;", "PHP's functions are not shown"),
+        ("lua5.4", "-e", "for i = 1, 1e8 do s = i end", "Lua's functions are not shown, only"),
+        ("luajit", "-joff", "-e for i = 1, 1e8 do s = i end", "luajit -jp=f shows them"),
+        ("luajit", "-e", "for i = 1, 2e9 do s = i end", "luajit -jp=f"),
+    ] {
+        if !needs(&[program]) {
+            continue;
+        }
+        let dir = temp_dir();
+        let prof = Prof::plain(&dir, "record -F 499").target(program, option);
+        let out = prof.arg(script).run().ok();
+        assert!(out.stderr.contains(expected), "{program} {option}: {}", out.stderr);
+        assert!(!out.stderr.contains("dbgsym"), "{program} {option}: {}", out.stderr);
+        let coverage = Prof::new(&dir, "report --coverage").run().ok().text();
+        assert!(coverage.contains(expected), "{program} {option}: {coverage}");
+    }
+}
+
 #[test]
 fn an_ordinary_recording_ends_in_two_lines() {
     let dir = temp_dir();

@@ -19,6 +19,8 @@ enum Language {
     Php,
     Perl,
     Lua,
+    /// Lua by LuaJIT.
+    LuaJit,
 }
 
 impl Language {
@@ -43,10 +45,11 @@ impl Language {
             });
             return Some(Language::Python(minor));
         }
-        let others: [(&[&str], Language); 4] = [
+        let others: [(&[&str], Language); 5] = [
             (&["libruby-", "libruby", "ruby"], Language::Ruby),
             (&["php-fpm", "php-cgi", "libphp", "php"], Language::Php),
             (&["libperl", "perl"], Language::Perl),
+            (&["libluajit-", "libluajit", "luajit"], Language::LuaJit),
             (&["liblua", "lua"], Language::Lua),
         ];
         others.into_iter().find_map(|(names, language)| after(names).map(|_| language))
@@ -58,7 +61,7 @@ impl Language {
             Language::Ruby => "Ruby",
             Language::Php => "PHP",
             Language::Perl => "Perl",
-            Language::Lua => "Lua",
+            Language::Lua | Language::LuaJit => "Lua",
         }
     }
 
@@ -79,8 +82,16 @@ impl Language {
             Language::Php => format!(
                 "{name}'s functions are not shown, only those of its interpreter; phpspy shows them"
             ),
-            Language::Perl | Language::Lua => {
+            Language::Perl => format!(
+                "{name}'s functions are not shown, only those of its interpreter; perl -d:NYTProf \
+                 shows them"
+            ),
+            Language::Lua => {
                 format!("{name}'s functions are not shown, only those of its interpreter")
+            }
+            // Compiled code has no names either.
+            Language::LuaJit => {
+                format!("{name}'s functions are not shown; luajit -jp=f shows them")
             }
         }
     }
@@ -174,7 +185,9 @@ mod tests {
             ("/usr/sbin/php-fpm8.2 (deleted)", Some(Language::Php)),
             ("/usr/bin/perl", Some(Language::Perl)),
             ("/usr/bin/lua5.4", Some(Language::Lua)),
-            ("/usr/bin/luajit-2.1", None),
+            ("/usr/bin/luajit-2.1", Some(Language::LuaJit)),
+            ("/usr/lib/x86_64-linux-gnu/libluajit-5.1.so.2.1.0", Some(Language::LuaJit)),
+            ("/usr/lib/liblua5.4.so.0", Some(Language::Lua)),
             ("/usr/bin/pythonize", None),
             ("/usr/bin/phpstorm", None),
             ("/usr/bin/node", None),

@@ -192,7 +192,9 @@ impl RunTime {
             RunTime::Chromium => "start it with --js-flags=--perf-basic-prof --no-sandbox",
             RunTime::Python => "start python3 with -X perf (3.12 or newer)",
             RunTime::Php => "run php with -d opcache.jit_debug=0x10",
-            RunTime::LuaJit => "run luajit with -joff: its compiler writes no perf map",
+            RunTime::LuaJit => {
+                "use LuaJIT's own profiler, luajit -jp=f: its compiler writes no perf map"
+            }
         };
         remedy.to_owned()
     }
