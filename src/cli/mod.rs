@@ -12,6 +12,8 @@ mod export;
 mod filter;
 mod flame;
 mod graph;
+#[cfg(test)]
+mod guide_commands;
 mod hints;
 mod list;
 mod merge;

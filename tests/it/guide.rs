@@ -328,6 +328,13 @@ fn the_chapter_on_permissions_shows_what_its_commands_print() {
 }
 
 #[test]
+fn the_chapters_for_users_of_other_tools_show_what_their_commands_print() {
+    check("docs/guide/for-perf-users.md", BIG);
+    check("docs/guide/for-pprof-users.md", "");
+    check("docs/guide/for-users-of-other-profilers.md", "");
+}
+
+#[test]
 fn shapes_have_words_and_no_figures() {
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let shown = parts(&lines(
