@@ -47,7 +47,7 @@ const REPORT: &[Example] = &[
     example("prof report", "Print the functions of profile.pb.gz by self time"),
     example("prof report --cum -n 10", "Print the 10 functions with the largest totals"),
     example(
-        "prof report -g caller --focus malloc",
+        "prof report -g callee --focus malloc",
         "Print the callers of functions, in samples that contain malloc",
     ),
     example("prof report --sort process,thread", "Print a row for each thread"),

@@ -46,18 +46,17 @@ pub struct Args {
     #[command(flatten)]
     files: FileArgs,
 
-    /// Print a call tree; with 'caller', from functions to their callers
+    /// Print a call tree; with 'callee', from functions to their callers
     ///
-    /// ORDER is callee (the default, from callers to callees), caller, or none for a table. A list
-    /// as in perf may have a percentage, below which rows are left out, and a number of rows, such
-    /// as caller,0.5 or graph,0.5,100,callee. perf names the orders by where the tree ends: its
-    /// 'caller' is prof's default.
+    /// ORDER is perf's: caller (the default) begins with the outermost callers, callee with each
+    /// function, followed by its callers; none prints a table. A list may have a percentage, below
+    /// which rows are left out, and a number of rows, such as caller,0.5 or graph,0.5,100,callee.
     #[arg(
         short = 'g',
         long,
         value_name = "ORDER",
         num_args = 0..=1,
-        default_missing_value = "callee",
+        default_missing_value = "caller",
         help_heading = "View"
     )]
     call_graph: Option<String>,

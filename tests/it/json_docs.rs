@@ -26,7 +26,7 @@ const VIEWS: [(&str, &[&str]); 18] = [
             "report known.pb.gz --json --sort package --columns self",
         ],
     ),
-    ("Call tree: ", &["report known.pb.gz --json -g", "report known.pb.gz --json -g caller"]),
+    ("Call tree: ", &["report known.pb.gz --json -g", "report known.pb.gz --json -g callee"]),
     (
         "Values over time: ",
         &["report times.pb.gz --json --over 1s --sort symbol,process --type cpu,samples"],

@@ -44,7 +44,7 @@ fn long_values_keep_the_columns() {
     std::fs::write(dir.path().join("long.c"), source).unwrap();
     for (args, titles) in [
         ("report long.pb.gz -g --percent-limit 0", "self%  function"),
-        ("report long.pb.gz -g caller --percent-limit 0", "function, its callers below it"),
+        ("report long.pb.gz -g callee --percent-limit 0", "function, its callers below it"),
         ("report long.pb.gz --sandwich leaf --percent-limit 0", "function, its callers below it"),
         ("report long.pb.gz --sandwich leaf --percent-limit 0", "function, its callees below it"),
         ("report long.pb.gz --peek .", "calls%  function"),

@@ -138,7 +138,7 @@ fn call_trees_start_at_callers_or_at_callees() {
     let lines: Vec<_> = tree.lines().filter(|l| l.contains("[known]")).collect();
     assert!(lines[0].trim_end().ends_with("  main  [known]"), "{tree}");
     assert!(lines[1].starts_with("    4.00 s   44.44%      1.50 s   16.67%  ├─foo1"), "{tree}");
-    let callers = Prof::new(&dir, "report -g caller known.pb.gz").run().ok().text();
+    let callers = Prof::new(&dir, "report -g callee known.pb.gz").run().ok().text();
     let lines: Vec<_> = callers.lines().filter(|l| l.contains("[known]")).collect();
     assert!(lines[0].starts_with("    5.00 s   55.56%  bar"), "{callers}");
 }

@@ -335,7 +335,7 @@ const VIEWS: [&str; 11] = [
     "graph",
     "graph -n 0 --nodefraction 0 --edgefraction 0",
     "graph --json",
-    "report -g caller --collapse-recursion",
+    "report -g callee --collapse-recursion",
 ];
 
 #[test]

@@ -17,7 +17,9 @@ pub(super) struct CallGraph {
 const WITHOUT_EFFECT: [&str; 4] = ["graph", "fractal", "function", "percent"];
 
 /// Words of perf that prof has elsewhere, with the options that select the same.
-const ELSEWHERE: [(&str, &str); 7] = [
+const ELSEWHERE: [(&str, &str); 9] = [
+    ("callers", "callee prints the callers of each function"),
+    ("callees", "caller, the default, prints the callees of the outermost callers"),
     ("flat", "--traces prints the stacks one by one"),
     ("folded", "prof flame --folded writes folded stacks"),
     ("address", "--granularity addresses distinguishes addresses"),
@@ -43,8 +45,8 @@ impl CallGraph {
         for word in text.split(',') {
             let option = ELSEWHERE.iter().find(|(name, _)| *name == word);
             match word {
-                "caller" | "callers" => found.direction = Some(Direction::Callers),
-                "callee" | "callees" => found.direction = Some(Direction::Callees),
+                "caller" => found.direction = Some(Direction::Callees),
+                "callee" => found.direction = Some(Direction::Callers),
                 "none" => found.direction = None,
                 _ if WITHOUT_EFFECT.contains(&word) => {}
                 _ if option.is_some() => elsewhere = elsewhere.or(option),
@@ -89,13 +91,13 @@ mod tests {
     fn lists_of_perf_are_values() {
         let [callers, callees] = [Some(Direction::Callers), Some(Direction::Callees)];
         for (text, expected) in [
-            ("caller", (callers, None, None)),
-            ("callee", (callees, None, None)),
+            ("callee", (callers, None, None)),
+            ("caller", (callees, None, None)),
             ("none", (None, None, None)),
-            ("caller,0.5", (callers, Some(0.5), None)),
-            ("0.5,caller", (callers, Some(0.5), None)),
-            ("graph,0.5,caller", (callers, Some(0.5), None)),
-            ("graph,2,20,callee,function,percent", (callees, Some(2.0), Some(20))),
+            ("callee,0.5", (callers, Some(0.5), None)),
+            ("0.5,callee", (callers, Some(0.5), None)),
+            ("graph,0.5,callee", (callers, Some(0.5), None)),
+            ("graph,2,20,caller,function,percent", (callees, Some(2.0), Some(20))),
             ("fractal,5%", (callees, Some(5.0), None)),
             ("1", (callees, Some(1.0), None)),
         ] {

@@ -164,8 +164,8 @@ fn view_words(shown: &Shown, usual: &Rows) -> Result<Vec<String>, String> {
             );
         }
         Shown::Table(_) => Vec::new(),
-        Shown::Tree(Direction::Callees) => vec!["--call-graph=callee".to_owned()],
-        Shown::Tree(Direction::Callers) => vec!["--call-graph=caller".to_owned()],
+        Shown::Tree(Direction::Callees) => vec!["--call-graph=caller".to_owned()],
+        Shown::Tree(Direction::Callers) => vec!["--call-graph=callee".to_owned()],
         Shown::Sandwich(name) => vec![format!("--sandwich={name}")],
         Shown::Peek(regex) => vec![format!("--peek={regex}")],
         Shown::Traces => vec!["--traces".to_owned()],
@@ -356,7 +356,7 @@ mod tests {
         }
         let flame = Query { type_index: 1, ..Query::new(Shown::flame(Direction::Callers)) };
         let lines = options(&["--demangle=short"]).lines(&profile, &flame).unwrap();
-        let command = r"prof report --demangle=short --call-graph=caller 'it'\''s a file'";
+        let command = r"prof report --demangle=short --call-graph=callee 'it'\''s a file'";
         assert_eq!(lines, [command, NOTES[0]]);
     }
 }

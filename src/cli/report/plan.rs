@@ -112,17 +112,17 @@ mod tests {
             ("-g", Some(Direction::Callees), vec![]),
             ("-g a.pb", Some(Direction::Callees), vec!["a.pb"]),
             ("a.pb -g", Some(Direction::Callees), vec!["a.pb"]),
-            ("-g caller a.pb", Some(Direction::Callers), vec!["a.pb"]),
-            ("-g callee a.pb", Some(Direction::Callees), vec!["a.pb"]),
-            ("a.pb -g caller", Some(Direction::Callers), vec!["a.pb"]),
+            ("-g callee a.pb", Some(Direction::Callers), vec!["a.pb"]),
+            ("-g caller a.pb", Some(Direction::Callees), vec!["a.pb"]),
+            ("a.pb -g callee", Some(Direction::Callers), vec!["a.pb"]),
             ("-g -", Some(Direction::Callees), vec!["-"]),
             ("-g -n 5 a.pb", Some(Direction::Callees), vec!["a.pb"]),
-            ("-gcaller -i a.pb", Some(Direction::Callers), vec!["a.pb"]),
+            ("-gcallee -i a.pb", Some(Direction::Callers), vec!["a.pb"]),
             ("-g a.pb b.pb", Some(Direction::Callees), vec!["b.pb", "a.pb"]),
-            ("-g caller,0.5 a.pb", Some(Direction::Callers), vec!["a.pb"]),
+            ("-g callee,0.5 a.pb", Some(Direction::Callers), vec!["a.pb"]),
             ("-g none a.pb", None, vec!["a.pb"]),
             ("-g ./none", Some(Direction::Callees), vec!["./none"]),
-            ("--call-graph=graph,0.5,caller", Some(Direction::Callers), vec![]),
+            ("--call-graph=graph,0.5,callee", Some(Direction::Callers), vec![]),
         ];
         for (line, direction, files) in cases {
             let plan = plan(line);
