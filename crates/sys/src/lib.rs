@@ -26,6 +26,7 @@ pub mod mmap;
 pub mod os;
 pub mod own_memory;
 pub mod printed;
+pub mod process_names;
 pub mod processes;
 pub mod procfs;
 pub mod record;
@@ -34,6 +35,7 @@ pub mod suggest;
 pub mod testing;
 mod thread_id;
 pub mod usdt;
+pub mod users;
 
 pub use address::{FileAddress, FileOffset, LoadBias, ProcessAddress};
 pub use catch_panic::{catch_panic, panics_are_caught};

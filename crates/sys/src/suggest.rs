@@ -1,10 +1,11 @@
-//! Suggestions for misspelled names ("did you mean").
+//! Suggestions for misspelled names ("did you mean"). Two letters in the wrong order are one
+//! difference.
 
-use strsim::levenshtein;
+use strsim::osa_distance;
 
 /// The nearest of `names`, if no more than a third of its letters differ.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let (wrong, near) = names.map(|near| (levenshtein(near, name), near)).min()?;
+    let (wrong, near) = names.map(|near| (osa_distance(near, name), near)).min()?;
     (wrong * 3 <= name.chars().count() && !name.is_empty()).then_some(near)
 }
 
@@ -15,7 +16,7 @@ pub fn similar<'a>(name: &str, names: impl Iterator<Item = &'a str>, most: usize
     let wrong = |near: &str| match near.strip_prefix(name) {
         Some(rest) if rest.starts_with('.') => 0,
         _ if near.len().abs_diff(name.len()) > allowed => usize::MAX,
-        _ => levenshtein(near, name),
+        _ => osa_distance(near, name),
     };
     let mut near: Vec<(usize, &str)> =
         names.map(|near| (wrong(near), near)).filter(|(wrong, _)| *wrong <= allowed).collect();
@@ -32,6 +33,8 @@ mod tests {
     fn near_names_are_suggested() {
         let names = || ["cycles", "branches", "SSL_write", "SSL_write_ex"].into_iter();
         assert_eq!(nearest("cycels", names()), Some("cycles"));
+        assert_eq!(nearest("pdi", ["tid", "pid"].into_iter()), Some("pid"));
+        assert_eq!(similar("ngnix", ["nginx"].into_iter(), 5), ["nginx"]);
         assert_eq!(nearest("x", names()), None);
         assert_eq!(nearest("", names()), None);
         assert_eq!(similar("SSL_wirte", names(), 5), ["SSL_write"]);
