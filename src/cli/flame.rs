@@ -153,6 +153,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.draw.filter.no_inlines |= args.symbols.no_inlines();
     args.draw.filter.names = args.symbols.clone().into();
     args.draw.check()?;
+    args.target.find_and_show(args.verbosity)?;
     args.check()?;
     let source = ProfileSource::Files(args.files.clone());
     if !args.draw.diff.is_empty() {

@@ -63,13 +63,15 @@ fn with_dashes(words: &[String], at: usize) -> String {
 impl TargetArgs {
     /// The option that gives the target, if it is not a COMMAND.
     fn target_option(&self) -> Option<String> {
-        let list = |ids: &[i32]| ids.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
         match self {
-            _ if !self.pid.is_empty() => Some(format!("-p {}", list(&self.pid))),
-            _ if !self.tid.is_empty() => Some(format!("-t {}", list(&self.tid))),
+            _ if !self.processes.is_empty() => {
+                Some(format!("-p {}", shell_word(&joined(&self.processes))))
+            }
+            _ if !self.tid.is_empty() => Some(format!("-t {}", joined(&self.tid))),
             TargetArgs { cgroup: Some(cgroup), .. } => {
                 Some(format!("-G {}", shell_word(&cgroup.to_string_lossy())))
             }
+            TargetArgs { user: Some(user), .. } => Some(format!("-u {}", shell_word(user))),
             _ if self.all_cpus => Some("-a".to_owned()),
             _ => None,
         }
@@ -102,6 +104,11 @@ impl TargetArgs {
              {named} -d 5s"
         ))
     }
+}
+
+/// The values of an option, as one value.
+pub fn joined(values: &[impl ToString]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// The argument of a command that is `sleep` with one time.

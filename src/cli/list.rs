@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::target::{Found, ProcessArg};
 use super::{examples, usage};
 use crate::sampler;
 use crate::sampler::catalogue::{self, Group};
@@ -28,21 +29,26 @@ pub struct Args {
     search: Vec<String>,
     /// Also list the USDT markers of the binaries of these processes
     ///
-    /// Several PIDs are separated by commas.
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', allow_negative_numbers = true)]
-    pid: Vec<i32>,
+    /// By PID or name as in prof record -p; several are separated by commas.
+    #[arg(
+        short,
+        long,
+        value_name = "PID|NAME",
+        value_delimiter = ',',
+        allow_negative_numbers = true
+    )]
+    pid: Vec<ProcessArg>,
 }
 
 /// Runs `prof list`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    list(&args.search, &args.pid)
+    let pids = Found::named(&args.pid)?.ids;
+    list(&args.search, &pids)
 }
 
 /// Prints the events that match `search`, of the machine and of these processes.
 fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
-    if !pids.is_empty() {
-        sampler::check_processes(pids)?;
-    }
+    pids.iter().try_for_each(|&pid| sampler::check_process(pid))?;
     let (files, words): (Vec<&String>, Vec<&String>) =
         search.iter().partition(|word| is_binary(word));
     let mut groups =

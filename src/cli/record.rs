@@ -111,7 +111,8 @@ fn code_of(status: ExitStatus) -> u8 {
 }
 
 /// Runs `prof record`.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.target.find_and_show(args.verbosity)?;
     // Before recording, so that an unwritable file is reported now.
     let mut output = Output::create_recording(&args.output)?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;

@@ -11,6 +11,7 @@ use super::record::Recorded;
 use crate::report::{advice, summary as view_summary};
 use messages::{Level, LossRemedy, Message, matters};
 use profile::{BinaryShare, Diagnostics, Profile, StrId};
+use sys::printed::Stderr;
 use view::{Granularity, Shares, View};
 
 /// The amount of output on standard error.
@@ -22,6 +23,15 @@ pub struct Verbosity {
     /// Print all notes, what each binary lacks, and what prof itself used
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
+}
+
+impl Verbosity {
+    /// Prints lines about what is going to be recorded.
+    pub fn show(self, lines: &[String]) {
+        if !self.quiet {
+            lines.iter().for_each(|line| Stderr::line(&format!("prof: {line}")));
+        }
+    }
 }
 
 /// The share of samples without a name, in percent, above which it is reported.

@@ -1,5 +1,6 @@
 //! The arguments of recordings, shared by `record` and `flame`.
 
+mod processes;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use sys::{binaries, procfs};
 use values::{parse_delay, parse_frequency, parse_period, parse_stacks};
 
 pub use crate::sampler::parse_duration;
+pub use processes::{Found, ProcessArg, parse_tid};
 pub use values::StacksArg;
 
 /// Limit of the stack copy of a sample above [`HIGH_RATE`]; below, the limit is the kernel's. It
@@ -41,19 +43,30 @@ const MAX_TIMES: u64 = 10_000_000;
 /// The target, the window, and the data to record.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TargetArgs {
-    /// Record these processes: all threads, and children that they start
+    /// Record these processes, by PID or name, and children that they start
     ///
-    /// Several PIDs are separated by commas. Children that were started earlier are recorded with
-    /// --tree.
+    /// Several are separated by commas. A name is exactly that of a process (15 bytes at most), or
+    /// the base name of its executable, of its first argument, or of the script that its
+    /// interpreter runs. Children that were started earlier are recorded with --tree.
     #[arg(
-        short,
-        long,
-        value_name = "PID",
+        id = "pid",
+        short = 'p',
+        long = "pid",
+        value_name = "PID|NAME",
         value_delimiter = ',',
         allow_negative_numbers = true,
         help_heading = "Target"
     )]
-    pub pid: Vec<i32>,
+    pub processes: Vec<ProcessArg>,
+    /// Record the processes of this user, and what they start
+    ///
+    /// USER is a name or a number.
+    #[arg(short, long = "uid", value_name = "USER",
+          conflicts_with_all = ["pid", "tid", "all_cpus", "cgroup"], help_heading = "Target")]
+    pub user: Option<String>,
+    /// The processes that were found ([`TargetArgs::find`]).
+    #[arg(skip)]
+    pub pids: Vec<i32>,
     /// With -p, also record the children that run already
     #[arg(long, requires = "pid", help_heading = "Target")]
     pub tree: bool,
@@ -65,6 +78,7 @@ pub struct TargetArgs {
         long,
         value_name = "TID",
         value_delimiter = ',',
+        value_parser = parse_tid,
         allow_negative_numbers = true,
         help_heading = "Target"
     )]
@@ -178,7 +192,8 @@ impl TargetArgs {
     /// Whether a target was given.
     pub fn is_given(&self) -> bool {
         self.all_cpus
-            || !self.pid.is_empty()
+            || !self.processes.is_empty()
+            || self.user.is_some()
             || !self.tid.is_empty()
             || !self.command.is_empty()
             || self.cgroup.is_some()
@@ -232,7 +247,7 @@ impl TargetArgs {
 
     /// The binaries that are searched for probes.
     pub fn places(&self) -> ProbePlaces {
-        let mut pids = self.pid.clone();
+        let mut pids = self.pids.clone();
         pids.extend(binaries::owners(&self.tid));
         ProbePlaces::new(pids, self.command.first().map(String::as_str))
     }
@@ -248,7 +263,7 @@ impl TargetArgs {
         if let Some(conflict) = self.conflict_with(&self.command) {
             return Err(usage(conflict));
         }
-        if self.tree && self.pid.is_empty() {
+        if self.tree && self.processes.is_empty() {
             return Err(usage("--tree needs -p PID; other targets include what they start"));
         }
         if self.max_samples.is_some() && !self.timestamps {
@@ -369,16 +384,11 @@ impl TargetArgs {
             return Ok(Target::Command(self.command.clone()));
         }
         if !self.tid.is_empty() {
-            sampler::check_threads(&self.tid, &self.pid)?;
-            return Ok(Target::Threads(self.tid.clone()));
+            return Ok(Target::Threads(sampler::living_threads(&self.tid, &self.pids)?.ids));
         }
-        if !self.pid.is_empty() {
-            sampler::check_processes(&self.pid)?;
-            let mut pids = self.pid.clone();
-            pids.sort_unstable();
-            pids.dedup();
+        if !self.pids.is_empty() {
             // The first that was named stays the first: its binary is the main one.
-            pids.sort_by_key(|pid| self.pid.iter().position(|p| p == pid));
+            let pids = sampler::living_processes(&self.pids)?.ids;
             return Ok(Target::Processes { pids, tree: self.tree });
         }
         if let Some(cgroup) = &self.cgroup {
@@ -388,8 +398,8 @@ impl TargetArgs {
             return Ok(Target::Everything);
         }
         Err(usage(
-            "nothing to record: give -p PID, -t TID, -G CGROUP, -a for the whole machine, or \
-             -- COMMAND",
+            "nothing to record: give -p PID or NAME, -t TID, -u USER, -G CGROUP, -a for the whole \
+             machine, or a COMMAND",
         ))
     }
 }

@@ -8,9 +8,10 @@ use super::output::Output;
 use super::progress::{Bars, Progress};
 use super::summary::{Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
+use super::target::{Found, ProcessArg, parse_tid};
 use super::{examples, record, usage};
 use crate::report::{json, threads};
-use crate::sampler::{self, Interrupts, Target, types};
+use crate::sampler::{Interrupts, Target, types};
 use sys::printed::{self, Stderr};
 use sys::procfs;
 use view::answer::ThreadsAnswer;
@@ -20,18 +21,18 @@ use view::{Granularity, Threads, View};
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::short("threads"), after_long_help = examples::long("threads"))]
 pub struct Args {
-    /// Print the threads of these processes
+    /// Print the threads of these processes, by PID or name
     ///
-    /// Several PIDs are separated by commas.
+    /// Several are separated by commas. Names are those of prof record -p.
     #[arg(
         short,
         long,
-        value_name = "PID",
+        value_name = "PID|NAME",
         value_delimiter = ',',
         allow_negative_numbers = true,
         help_heading = "Target"
     )]
-    pid: Vec<i32>,
+    pid: Vec<ProcessArg>,
     /// With -p, also print the threads of the children
     #[arg(long, requires = "pid", help_heading = "Target")]
     tree: bool,
@@ -43,6 +44,7 @@ pub struct Args {
         long,
         value_name = "TID",
         value_delimiter = ',',
+        value_parser = parse_tid,
         allow_negative_numbers = true,
         conflicts_with = "pid",
         help_heading = "Target"
@@ -113,8 +115,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 impl Args {
     fn target(&self) -> anyhow::Result<Target> {
         if !self.tid.is_empty() {
-            sampler::check_threads(&self.tid, &[])?;
-            return Ok(Target::Threads(self.tid.clone()));
+            let Found { ids, lines } = Found::threads(&self.tid, &[])?;
+            self.verbosity.show(&lines);
+            return Ok(Target::Threads(ids));
         }
         if self.tree && self.pid.is_empty() {
             return Err(usage("--tree needs -p PID"));
@@ -125,7 +128,8 @@ impl Args {
         if self.pid.is_empty() {
             return Err(usage("no target: give -p PID, -t TID, or -a for the whole machine"));
         }
-        sampler::check_processes(&self.pid)?;
-        Ok(Target::Processes { pids: self.pid.clone(), tree: self.tree })
+        let Found { ids, lines } = Found::processes(&self.pid)?;
+        self.verbosity.show(&lines);
+        Ok(Target::Processes { pids: ids, tree: self.tree })
     }
 }

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use super::filter::FilterArgs;
 use super::perf_options::{PerfArgs, PerfTop};
+use super::hints::joined;
 use super::sort::{Grouping, SortKey, sort_key};
 use super::summary::Verbosity;
 use super::symbol_args::SymbolArgs;
-use super::target::{self, TargetArgs, parse_duration};
+use super::target::{self, ProcessArg, TargetArgs, parse_duration};
 use super::values::ValueArgs;
 use super::{examples, usage};
 use crate::report::terminal::Start;
@@ -202,11 +203,15 @@ fn refuse_types_of_the_end(names: &[String]) -> anyhow::Result<()> {
 
 /// The target, for the line at the top.
 fn title(target: &TargetArgs) -> String {
-    let list = |ids: &[i32]| ids.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
     let title = match target {
         TargetArgs { command, .. } if !command.is_empty() => command.join(" "),
-        TargetArgs { pid, .. } if !pid.is_empty() => format!("PID {}", list(pid)),
-        TargetArgs { tid, .. } if !tid.is_empty() => format!("TID {}", list(tid)),
+        TargetArgs { processes, .. } if !processes.is_empty() => {
+            let is_name = |arg: &ProcessArg| matches!(arg, ProcessArg::Name(_));
+            let kind = if processes.iter().any(is_name) { "" } else { "PID " };
+            format!("{kind}{}", joined(processes))
+        }
+        TargetArgs { tid, .. } if !tid.is_empty() => format!("TID {}", joined(tid)),
+        TargetArgs { user: Some(user), .. } => format!("user {user}"),
         TargetArgs { cgroup: Some(cgroup), .. } => cgroup.display().to_string(),
         TargetArgs { cpu: Some(cpu), .. } => format!("CPU {cpu}"),
         _ => "whole machine".to_owned(),
@@ -234,6 +239,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .flatten();
     let names = args.symbols.options()?;
     let mut target = std::mem::take(&mut args.target);
+    target.find_and_show(args.verbosity)?;
     let has_chosen_rate = target.freq.is_some() || target.count.is_some();
     if !has_chosen_rate && target.all_cpus {
         target.freq = Some(Rate::Frequency(machine_rate(procfs::online_cpus().len() as u64)));

@@ -53,7 +53,10 @@ pub use recording::{
 };
 pub use session::{CPU_WIDE_PERIOD, Session, Stats};
 pub use stack_maker::Aggregated;
-pub use target::{Target, cgroup_directory, cgroup_processes, check_processes, check_threads};
+pub use target::{
+    Living, Target, cgroup_directory, cgroup_processes, check_process, living_processes,
+    living_threads,
+};
 
 /// The sampling rate of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

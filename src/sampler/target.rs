@@ -63,30 +63,62 @@ impl Target {
     }
 }
 
-/// Checks the processes before anything is opened.
+/// Processes or threads of which some may be missing.
+#[derive(Debug, Default)]
+pub struct Living {
+    /// Those that can be recorded, in their order.
+    pub ids: Vec<i32>,
+    /// The others, each with the reason.
+    pub left_out: Vec<(i32, Error)>,
+}
+
+impl Living {
+    /// Sorts IDs by what `check` has to say of them.
+    ///
+    /// # Errors
+    ///
+    /// None is left: the error of the first.
+    fn new(ids: &[i32], check: impl Fn(i32) -> Result<(), Error>) -> Result<Living, Error> {
+        let mut living = Living::default();
+        for &id in ids {
+            match check(id) {
+                Ok(()) => living.ids.push(id),
+                Err(why) => living.left_out.push((id, why)),
+            }
+        }
+        if living.ids.is_empty() && !living.left_out.is_empty() {
+            return Err(living.left_out.swap_remove(0).1);
+        }
+        Ok(living)
+    }
+}
+
+/// The processes that can be recorded, found before anything is opened.
 ///
 /// # Errors
 ///
-/// A process has exited, or the ID is that of a thread.
-pub fn check_processes(pids: &[i32]) -> Result<(), Error> {
-    for &pid in pids {
-        match procfs::owner(pid) {
-            None => return Err(gone("process", pid)),
-            Some((leader, _)) if leader != pid => {
-                return Err(Error::usage(format!(
-                    "{pid} is a thread of process {leader}; use -p {leader}, or -t {pid} for this \
-                     thread alone"
-                )));
-            }
-            Some(_) if is_zombie(pid) => {
-                return Err(Error::failed(format!(
-                    "process {pid} has ended already (it is a zombie); nothing to record"
-                )));
-            }
-            Some(_) => {}
-        }
+/// There is none: each has exited, or its ID is that of a thread.
+pub fn living_processes(pids: &[i32]) -> Result<Living, Error> {
+    Living::new(pids, check_process)
+}
+
+/// Fails unless a process can be recorded.
+///
+/// # Errors
+///
+/// It has exited, or the ID is that of a thread.
+pub fn check_process(pid: i32) -> Result<(), Error> {
+    match procfs::owner(pid) {
+        None => Err(gone("process", pid)),
+        Some((leader, _)) if leader != pid => Err(Error::usage(format!(
+            "{pid} is a thread of process {leader}; use -p {leader}, or -t {pid} for this thread \
+             alone"
+        ))),
+        Some(_) if is_zombie(pid) => Err(Error::failed(format!(
+            "process {pid} has ended already (it is a zombie); nothing to record"
+        ))),
+        Some(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// True for a process that has ended. One whose leader alone has ended lives in other threads.
@@ -94,26 +126,26 @@ fn is_zombie(pid: i32) -> bool {
     procfs::stat(pid).is_some_and(|stat| stat.state == 'Z') && procfs::live_thread(pid).is_none()
 }
 
-/// Checks the threads, which must be of one of the processes `of`, if any are given.
+/// The threads that can be recorded, which must be of one of the processes `pids`, if any are given.
 ///
 /// # Errors
 ///
-/// A thread has exited or belongs to another process.
-pub fn check_threads(tids: &[i32], pids: &[i32]) -> Result<(), Error> {
+/// All have exited, or a thread belongs to another process.
+pub fn living_threads(tids: &[i32], pids: &[i32]) -> Result<Living, Error> {
     for &tid in tids {
-        match procfs::owner(tid) {
-            None => return Err(gone("thread", tid)),
-            Some((leader, _)) if !pids.is_empty() && !pids.contains(&leader) => {
-                return Err(Error::usage(format!(
-                    "thread {tid} belongs to process {leader}, not to {}; leave out -p or give \
-                     -p {leader}",
-                    list(pids)
-                )));
-            }
-            Some(_) => {}
+        if let Some((leader, _)) = procfs::owner(tid)
+            && !pids.is_empty()
+            && !pids.contains(&leader)
+        {
+            return Err(Error::usage(format!(
+                "thread {tid} belongs to process {leader}, not to {}; leave out -p or give -p \
+                 {leader}",
+                list(pids)
+            )));
         }
     }
-    Ok(())
+    let lives = |tid| procfs::owner(tid).map(drop).ok_or_else(|| gone("thread", tid));
+    Living::new(tids, lives)
 }
 
 /// `1, 2, 3`.
@@ -211,11 +243,24 @@ mod tests {
     #[test]
     fn own_process_passes_and_its_absence_is_said() {
         let pid = std::process::id() as i32;
-        check_processes(&[pid]).unwrap();
-        check_threads(&[pid], &[pid]).unwrap();
-        let line = check_threads(&[pid], &[1]).unwrap_err().to_string();
+        living_processes(&[pid]).unwrap();
+        living_threads(&[pid], &[pid]).unwrap();
+        let line = living_threads(&[pid], &[1]).unwrap_err().to_string();
         assert!(line.contains(&format!("belongs to process {pid}")), "{line}");
-        let line = check_processes(&[i32::MAX]).unwrap_err().to_string();
+        let line = living_processes(&[i32::MAX]).unwrap_err().to_string();
         assert!(line.contains("no process 2147483647"), "{line}");
+    }
+
+    #[test]
+    fn those_that_have_ended_are_left_out_unless_none_lives() {
+        let pid = std::process::id() as i32;
+        for living in [living_processes(&[i32::MAX, pid]), living_threads(&[i32::MAX, pid], &[pid])]
+        {
+            let living = living.unwrap();
+            assert_eq!(living.ids, [pid]);
+            assert_eq!(living.left_out[0].0, i32::MAX);
+        }
+        let line = living_threads(&[i32::MAX, -1], &[]).unwrap_err().to_string();
+        assert!(line.contains("no thread 2147483647"), "{line}");
     }
 }

@@ -36,6 +36,7 @@ mod go_stacks;
 mod ground_truth;
 mod groups;
 mod guide;
+mod habits;
 mod hard_targets;
 mod heap;
 mod heap_containers;

@@ -13,7 +13,7 @@ use crate::cli::filter::FilterArgs;
 use crate::cli::record;
 use crate::cli::report::interactive::rows;
 use crate::cli::sort::Grouping;
-use crate::cli::target::TargetArgs;
+use crate::cli::target::{ProcessArg, TargetArgs};
 use crate::report::terminal::{self, Control, LiveSource, LiveStatus, Opened, Start, Update};
 use crate::sampler::{LivePart, Recording};
 use profile::{LiveWindow, NameRequest};
@@ -140,7 +140,8 @@ impl OtherData {
         let mut target = other_data::parse(typed, &self.target)?;
         if let Some(pid) = self.command {
             // It runs: only its processes can be recorded from now on.
-            (target.pid, target.tree, target.command) = (vec![pid], true, Vec::new());
+            target.processes = vec![ProcessArg::Pid(pid)];
+            (target.pids, target.tree, target.command) = (vec![pid], true, Vec::new());
         }
         target.delay = None;
         if let Some(duration) = target.duration.filter(|_| !has_ended) {

@@ -79,8 +79,8 @@ mod tests {
     use crate::sampler::Rate;
 
     fn target() -> TargetArgs {
-        let pid = vec![std::process::id() as i32];
-        TargetArgs { pid, freq: Some(Rate::Frequency(999)), ..TargetArgs::default() }
+        let pids = vec![std::process::id() as i32];
+        TargetArgs { pids, freq: Some(Rate::Frequency(999)), ..TargetArgs::default() }
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn the_target_stays_and_the_data_is_replaced() {
         let wall = parse("wall", &target()).unwrap();
-        assert_eq!((wall.types, wall.pid), (vec!["wall".to_owned()], target().pid));
+        assert_eq!((wall.types, wall.pids), (vec!["wall".to_owned()], target().pids));
         assert_eq!(wall.freq, Some(Rate::Frequency(999)));
         let faults = parse(" -e page-faults  -c 10 ", &target()).unwrap();
         assert!(faults.types.is_empty() && !faults.event.is_empty());

@@ -78,9 +78,9 @@ pub(super) fn filter(
             Ok((Some(ProcessFilter::after_exec(pid)), vec![pid]))
         }
         (Target::Processes { pids, tree }, None) => {
-            target::check_processes(pids)?;
-            insert(pids);
-            let mut pids = pids.clone();
+            // Some may have ended since the user was shown the list.
+            let mut pids = target::living_processes(pids)?.ids;
+            insert(&pids);
             // Processes started from now on are followed; those started earlier may start more
             // during the search.
             let mut again = *tree;
@@ -163,12 +163,14 @@ fn attach_threads(
     for &tid in tids {
         let pid = procfs::owner(tid).map_or(tid, |(pid, _)| pid);
         let opened = attacher.open(Who::Thread(tid), rings.outputs());
-        if !opened.map_err(|e| refused(&e, Wanted::OtherProcess(pid as u32)))? {
-            return Err(target::gone("thread", tid));
-        }
-        if !pids.contains(&pid) {
+        // Some may have ended since the user was shown the list.
+        let lives = opened.map_err(|e| refused(&e, Wanted::OtherProcess(pid as u32)))?;
+        if lives && !pids.contains(&pid) {
             pids.push(pid);
         }
     }
-    Ok(pids)
+    match (pids.is_empty(), tids.first()) {
+        (true, Some(&first)) => Err(target::gone("thread", first)),
+        _ => Ok(pids),
+    }
 }

@@ -1,0 +1,145 @@
+//! What users of perf, `pgrep` and a shell write by habit.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::system;
+use crate::common::{Prof, Running, copy_program, needs, read, temp_dir, until};
+
+/// A program of this name, which no other program on the machine has, that sleeps.
+fn sleeper(dir: &Path, name: &str) -> (Running, PathBuf) {
+    let path = dir.join(name);
+    if !path.exists() {
+        copy_program("/bin/sleep", &path);
+    }
+    let running = Running::start(Command::new(&path).arg("60"));
+    let pid = running.pid();
+    until(|| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == path));
+    (running, path)
+}
+
+fn unique(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+#[test]
+fn a_name_is_that_of_all_processes_which_have_it() {
+    let dir = temp_dir();
+    let here = dir.path().canonicalize().unwrap();
+    // Longer than the kernel's names.
+    let name = unique("a name of more than 15 bytes");
+    let (first, _) = sleeper(&here, &name);
+    let (second, _) = sleeper(&here, &name);
+    let out = Prof::new(&dir, "record -d 100ms -p").arg(&name).run().ok();
+    let line = format!("prof: -p {name}: 2 processes: ");
+    let line = out.stderr.lines().find(|l| l.starts_with(&line)).unwrap_or(&out.stderr);
+    for running in [&first, &second] {
+        assert!(line.contains(&running.pid().to_string()), "{line}");
+    }
+    let part = name[..name.len() - 1].to_owned();
+    let out = Prof::plain(&dir, "record -d 100ms -p").arg(&part).run();
+    out.refused(1, &[&format!("no process is called '{part}'; did you mean {name}?")]);
+    let ended = second.pid();
+    drop(second);
+    until(|| system::state(ended) == 'X');
+    let out = Prof::plain(&dir, "threads -p").arg(&name).run().ok();
+    out.says(&[&format!("prof: -p {name}: process {} (", first.pid())]);
+    Prof::plain(&dir, "record -q -d 100ms -p").arg(&name).run().ok();
+}
+
+#[test]
+fn a_script_has_its_own_name_and_an_ended_process_has_none() {
+    if !needs(&["python3"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let name = format!("{}.py", unique("app"));
+    let script = dir.path().join(&name);
+    std::fs::write(&script, "import sys, time\nprint('ready', flush=True)\ntime.sleep(60)")
+        .unwrap();
+    let mut python = Command::new("python3");
+    let (running, _) = Running::start(python.arg("-u").arg(&script)).wait_for("ready");
+    let out = Prof::plain(&dir, "record -d 100ms -p").arg(&name).run().ok();
+    out.says(&[&format!("-p {name}: process {} (python3", running.pid())]);
+    // It is a zombie until the test waits for it.
+    running.signal(libc::SIGKILL);
+    until(|| system::state(running.pid()) == 'Z');
+    let out = Prof::plain(&dir, "record -d 100ms -p").arg(&name).run();
+    out.refused(1, &[&format!("no process is called '{name}'")]);
+}
+
+/// The name is in the arguments of the shell that starts prof, and prof's own.
+#[test]
+fn prof_and_the_script_that_starts_it_are_not_found() {
+    let dir = temp_dir();
+    let name = unique("starts-prof");
+    let script = dir.path().join(&name);
+    std::fs::write(&script, format!("\"$0.prof\" record -d 100ms -p {name}; true")).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_prof"), dir.path().join(format!("{name}.prof")))
+        .unwrap();
+    let mut shell = Command::new("sh");
+    shell.arg(&script).current_dir(&dir);
+    let out = crate::common::run::run(shell);
+    assert!(out.stderr.contains("no process is called"), "{}", out.stderr);
+}
+
+#[test]
+fn names_of_processes_reach_the_terminal_clean() {
+    let dir = temp_dir();
+    let here = dir.path().canonicalize().unwrap();
+    let evil = format!("{}\nprof: \u{1b}[31m", std::process::id());
+    let (running, _) = sleeper(&here, &evil);
+    let out = Prof::plain(&dir, "record -d 100ms -p").arg(&evil).run().ok();
+    assert!(out.stderr.contains(&running.pid().to_string()), "{}", out.stderr);
+    let near = evil.replace('m', "n");
+    let refused = Prof::plain(&dir, "record -d 100ms -p").arg(near).run().exits(1);
+    for text in [&out.stderr, &refused.stderr] {
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("prof: \\") || line == "prof: "));
+    }
+}
+
+#[test]
+fn those_that_live_are_recorded_without_those_that_have_ended() {
+    let dir = temp_dir();
+    let here = dir.path().canonicalize().unwrap();
+    let (running, _) = sleeper(&here, &unique("lives"));
+    let pid = running.pid();
+    let line = "has ended or never was: recording the other one";
+    let out = Prof::plain(&dir, &format!("record -d 100ms -p 4194305,{pid}")).run().ok();
+    out.says(&["prof: process 4194305 ", line]);
+    let out = Prof::plain(&dir, &format!("threads -t 4194305,{pid}")).run().ok();
+    out.says(&["prof: thread 4194305 ", line]);
+    let out = Prof::plain(&dir, &format!("record -d 100ms -p no-such-name,{pid}")).run().ok();
+    out.says(&["prof: no process is called 'no-such-name'"]);
+    let out = Prof::plain(&dir, "record -d 100ms -p 4194305,4194306").run();
+    out.refused(1, &["no process 4194305"]);
+}
+
+#[test]
+fn a_user_is_all_of_the_user_s_processes() {
+    let dir = temp_dir();
+    let refused = |args: &str, code, words: &[&str]| {
+        Prof::new(&dir, args).run().refused(code, words);
+    };
+    refused("record -u no-such-user", 2, &["no user 'no-such-user'"]);
+    refused("record --uid 4294967294", 1, &["user '4294967294' has no process"]);
+    refused("record -u root -- ls", 2, &["-u cannot be combined with a COMMAND"]);
+    if !system::needs_root() || !needs(&["setpriv"]) {
+        return;
+    }
+    // No other user has this number.
+    let user = (3_000_000 + std::process::id()).to_string();
+    let start = || {
+        let mut command = Command::new("setpriv");
+        let ids = [format!("--reuid={user}"), format!("--regid={user}")];
+        command.args(ids).args(["--clear-groups", "sh", "-c", "echo ready; while :; do :; done"]);
+        Running::start(&mut command).wait_for("ready").0
+    };
+    let (a, b) = (start(), start());
+    let out = Prof::new(&dir, "record -F 999 -d 500ms -u").arg(&user).run().ok();
+    out.says(&[&format!("prof: -u {user}: 2 processes: {} (", a.pid().min(b.pid()))]);
+    let pids = [a.pid(), b.pid()].map(|pid| pid.to_string());
+    let profile = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(profile.label_values("pid"), pids.iter().map(String::as_str).collect());
+}
