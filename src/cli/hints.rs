@@ -1,16 +1,15 @@
 //! Hints for users of other profilers: the options that prof has instead.
 
-use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use sys::printed;
 
-use super::{Cli, Command, shell_word, target::TargetArgs};
+use super::{shell_word, target::TargetArgs};
 
 /// Options of other tools for the length of a recording.
 const TIMES: &[&str] = &["--timeout", "--time", "--seconds", "--sleep", "--window"];
 
-/// Adds to an error the replacement for `prof record ls -l`, as with perf, or `--timeout 5`.
+/// Adds to an error the replacement for `--timeout 5`.
 pub fn with_hint(mut error: clap::Error) -> clap::Error {
     // The arguments of a script may contain names from elsewhere.
     let clean = |text: &str| printed::line(text).into_owned();
@@ -31,33 +30,14 @@ pub fn with_hint(mut error: clap::Error) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument || !records {
         return error;
     }
-    let tip = if TIMES.iter().any(|time| wrong.split('=').next() == Some(time)) {
-        Some("use -d TIME for the length of the recording, for example -d 5s".to_owned())
-    } else if !wrong.starts_with('-') && words[1] == "record" {
-        words.iter().position(|w| w == wrong).map(|at| with_dashes(&words[1..], at - 1))
-    } else {
-        None
-    };
+    let tip = TIMES
+        .iter()
+        .any(|time| wrong.split('=').next() == Some(time))
+        .then(|| "use -d TIME for the length of the recording, for example -d 5s".to_owned());
     if let Some(tip) = tip {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
-}
-
-/// The hint for a COMMAND without `--`, or the reason for which there cannot be one; `words[at]` is
-/// its name.
-fn with_dashes(words: &[String], at: usize) -> String {
-    let quoted =
-        |words: &[String]| words.iter().map(|w| shell_word(w)).collect::<Vec<_>>().join(" ");
-    let (options, command) = words.split_at(at);
-    let program = [String::from("prof")];
-    if let Ok(cli) = Cli::try_parse_from(program.iter().chain(options))
-        && let Command::Record(args) = cli.command
-        && let Some(conflict) = args.target().conflict_with(command)
-    {
-        return conflict;
-    }
-    format!("put '--' before the command: prof {} -- {}", quoted(options), quoted(command))
 }
 
 impl TargetArgs {
@@ -121,7 +101,10 @@ fn sleep_argument(command: &[String]) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::{Cli, Command};
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
@@ -138,24 +121,19 @@ mod tests {
     }
 
     #[test]
-    fn tips_are_valid_command_lines() {
-        let tip = |words: &[&str], at| {
-            with_dashes(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>(), at)
+    fn the_reason_for_which_a_command_is_refused_has_another_way() {
+        let conflict = |line: &str, command: &str| {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            let Command::Record(args) = cli.command else { panic!("{line}") };
+            args.target().conflict_with(&words(command))
         };
+        assert_eq!(conflict("prof record -p 7", "sleep 1"), None);
         assert_eq!(
-            tip(&["record", "-F", "99", "ls", "-l"], 3),
-            "put '--' before the command: prof record -F 99 -- ls -l"
-        );
-        assert_eq!(
-            tip(&["record", "-p", "7", "sleep", "1"], 3),
-            "put '--' before the command: prof record -p 7 -- sleep 1"
-        );
-        assert_eq!(
-            tip(&["record", "-p", "7", "ls"], 3),
+            conflict("prof record -p 7", "ls").unwrap(),
             "-p cannot be combined with a COMMAND; to record for 5 seconds: prof record -p 7 -d 5s"
         );
         assert_eq!(
-            tip(&["record", "-ag", "-d", "2s", "sleep", "1"], 4),
+            conflict("prof record -a -d 2s", "sleep 1").unwrap(),
             "-d and 'sleep 1' both set the length of the recording: give one"
         );
     }

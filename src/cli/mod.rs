@@ -35,11 +35,12 @@ mod threads;
 mod time;
 mod top;
 mod values;
+mod words;
 
 use std::borrow::Cow;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use sys::printed::{self, Stderr};
 use sys::{Error, ErrorKind};
@@ -147,7 +148,11 @@ pub enum Command {
 ///
 /// Exit codes: see [`examples::statuses`].
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let words = match words::normalized(std::env::args_os().collect(), &Cli::command()) {
+        Ok(words) => words,
+        Err(wrong) => return fail(&usage(wrong)),
+    };
+    let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => return explain(&hints::with_hint(error)),
     };

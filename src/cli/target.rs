@@ -21,7 +21,7 @@ use values::{parse_delay, parse_frequency, parse_period, parse_stacks};
 
 pub use crate::sampler::parse_duration;
 pub use processes::{Found, ProcessArg, parse_tid};
-pub use values::StacksArg;
+pub use values::{StacksArg, is_stack_method};
 
 /// Limit of the stack copy of a sample above [`HIGH_RATE`]; below, the limit is the kernel's. It
 /// copies no more than there is, so only deep stacks cost more.

@@ -111,14 +111,6 @@ fn help_works_as_a_subcommand() {
 }
 
 #[test]
-fn a_command_without_dashes_gets_a_hint_with_them() {
-    let dir = temp_dir();
-    let out = Prof::plain(&dir, "record -F 99 ls -l").run();
-    assert_eq!(out.code(), 2);
-    out.says(&["prof record -F 99 -- ls -l\n"]);
-}
-
-#[test]
 fn negative_values_are_refused_as_values_and_not_as_options() {
     let dir = temp_dir();
     let refused = |args: &str, code, word: &str| Prof::new(&dir, args).run().refused(code, &[word]);
@@ -268,13 +260,8 @@ fn the_time_of_a_sleep_command_is_the_window() {
     refused("record -a -- make", &["-a cannot be combined with a COMMAND", "record -a -d 5s"]);
     refused("flame -a -- make", &["-a cannot be combined with a COMMAND"]);
     refused("record -a -d 1s -- sleep 5", &["both set the length"]);
-    // No hint leads to a command that is refused.
-    let tip = |args: &str| Prof::plain(&dir, args).run().exits(2).stderr;
-    let hint = tip(&format!("record -p {pid} sleep 1"));
-    assert!(hint.contains(&format!("prof record -p {pid} -- sleep 1\n")), "{hint}");
-    let hint = tip(&format!("record -p {pid} ls"));
-    assert!(hint.contains(&instead) && !hint.contains("-- ls"), "{hint}");
-    let hint = tip("record --timeout 5 -- true");
+    refused(&format!("record -p {pid} ls"), &[&instead]);
+    let hint = Prof::plain(&dir, "record --timeout 5 -- true").run().exits(2).stderr;
     assert!(hint.contains("-d 5s") && !hint.contains("-- --timeout"), "{hint}");
 }
 

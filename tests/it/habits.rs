@@ -124,7 +124,7 @@ fn a_user_is_all_of_the_user_s_processes() {
     };
     refused("record -u no-such-user", 2, &["no user 'no-such-user'"]);
     refused("record --uid 4294967294", 1, &["user '4294967294' has no process"]);
-    refused("record -u root -- ls", 2, &["-u cannot be combined with a COMMAND"]);
+    refused("record -u root ls", 2, &["-u cannot be combined with a COMMAND"]);
     if !system::needs_root() || !needs(&["setpriv"]) {
         return;
     }
@@ -142,4 +142,61 @@ fn a_user_is_all_of_the_user_s_processes() {
     let pids = [a.pid(), b.pid()].map(|pid| pid.to_string());
     let profile = read(dir.path().join("profile.pb.gz"));
     assert_eq!(profile.label_values("pid"), pids.iter().map(String::as_str).collect());
+}
+
+/// What a shell makes of `-p $(pgrep x)` and `-p "$(pgrep x)"`.
+#[test]
+fn ids_may_be_words_or_lines() {
+    let dir = temp_dir();
+    let here = dir.path().canonicalize().unwrap();
+    let name = unique("ids");
+    let (a, _) = sleeper(&here, &name);
+    let (b, _) = sleeper(&here, &name);
+    let (a, b) = (a.pid(), b.pid());
+    let listed = |prof: Prof| {
+        let out = prof.run().ok();
+        let text = out.text();
+        assert!([a, b].iter().all(|pid| text.contains(&pid.to_string())), "{text}");
+    };
+    listed(Prof::plain(&dir, &format!("threads -p {a} {b} --each")));
+    listed(Prof::plain(&dir, "threads --each -p").arg(format!("{a}\n{b}\n")));
+    listed(Prof::plain(&dir, &format!("threads -t {a} {b}")));
+    listed(Prof::plain(&dir, "threads -t").arg(format!("{a} {b}")));
+    Prof::new(&dir, &format!("record -p {a} {b} -d 100ms")).run().ok();
+    Prof::new(&dir, &format!("record -p {a} {b} sleep 0.1")).run().ok().says(&["as -d 0.1 does"]);
+    Prof::new(&dir, &format!("top -p {a} {b} --iterations 1")).run().ok();
+    let refused = |args: &str, words: &[&str]| {
+        let out = Prof::plain(&dir, args).run();
+        out.refused(2, words);
+        assert_eq!(out.stderr.lines().count(), 1, "{}", out.stderr);
+    };
+    for args in ["record -p -d 5s", "record -p", "top -p", "flame -p -- sleep 1"] {
+        refused(args, &["-p lacks its PID or name", "pgrep"]);
+    }
+    refused("threads -t -q", &["-t lacks its TID"]);
+    let out = Prof::plain(&dir, "record -p").arg("").run();
+    out.refused(2, &["-p lacks its PID or name"]);
+}
+
+#[test]
+fn a_command_needs_no_dashes() {
+    let dir = temp_dir();
+    let out = |args: &str| Prof::plain(&dir, args).run();
+    assert_eq!(out("record -q echo -x -p").ok().text(), "-x -p\n");
+    assert_eq!(out("record -q -F 99 -g echo -d").ok().text(), "-d\n");
+    assert_eq!(out("record -qg fp -o a.gz echo fp").ok().text(), "fp\n");
+    assert_eq!(out("record -q echo -- x").ok().text(), "-- x\n");
+    assert!(dir.path().join("a.gz").exists());
+    out("record -q sh -c true").ok();
+    out("record -q no-such-program -x").refused(127, &["'no-such-program' does not exist"]);
+    out("record -g lbr -- true").refused(2, &["'lbr'", "branch records"]);
+    out("record -g dwraf -- true").refused(2, &["'dwraf'", "auto, fp, dwarf"]);
+    out("record -d -- true").refused(2, &["-d lacks its value: write -d TIME before '--'"]);
+    out("record -q -g -- true").ok();
+    if system::needs_root() {
+        out("record -F 99 -ag sleep 0.3").ok();
+        let nanos = read(dir.path().join("profile.pb.gz")).duration_nanos;
+        assert!((300_000_000..60_000_000_000).contains(&nanos), "{nanos}");
+        out("record -a ls").refused(2, &["-a cannot be combined with a COMMAND"]);
+    }
 }

@@ -48,10 +48,11 @@ fn invalid_process_ids_are_refused() {
     for pid in ["0", "-1", "4194305"] {
         refused(pid, 1, &[&format!("no process {pid}")]);
     }
-    for (pid, wrong) in [("99999999999", "'99999999999'"), ("1,,2", "''"), ("", "''")] {
+    for (pid, wrong) in [("99999999999", "'99999999999'"), ("1,,2", "''")] {
         refused(pid, 2, &["invalid value", wrong, "--pid"]);
     }
     refused("no-such-name", 1, &["no process is called 'no-such-name'"]);
+    refused("", 2, &["-p lacks its PID or name"]);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "something was left behind");
 }
 

@@ -46,6 +46,12 @@ pub fn parse_period(text: &str) -> Result<u64, String> {
     }
 }
 
+/// True for a word after `-g` that is a method, right or wrong, and does not begin a COMMAND.
+pub fn is_stack_method(word: &str) -> bool {
+    let method = word.split(',').next().unwrap_or_default();
+    matches!(method, "auto" | "fp" | "dwarf" | "none" | "no" | "lbr")
+}
+
 /// Parses a method of `-g`.
 pub fn parse_stacks(text: &str) -> Result<StacksArg, String> {
     let (method, bytes) = text.split_once(',').map_or((text, None), |(h, b)| (h, Some(b)));
@@ -62,6 +68,9 @@ pub fn parse_stacks(text: &str) -> Result<StacksArg, String> {
         ("fp", None) => Ok(StacksArg::FramePointer),
         ("none" | "no", None) => Ok(StacksArg::None),
         ("dwarf", bytes) => Ok(StacksArg::Dwarf(bytes)),
+        ("lbr", _) => Err("prof does not read the CPU's branch records; auto finds callers \
+                           without frame pointers, too"
+            .to_owned()),
         _ => Err("use auto, fp, dwarf, dwarf,BYTES or none".to_owned()),
     }
 }
