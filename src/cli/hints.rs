@@ -1,41 +1,58 @@
-//! Hints for users of other profilers: the options that prof has instead.
+//! Hints for users of other profilers: what prof has instead of their commands and options.
 
+mod commands;
+mod options;
+
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use sys::printed;
 
-use super::{shell_word, target::TargetArgs};
+use super::{Cli, shell_word, target::TargetArgs};
 
-/// Options of other tools for the length of a recording.
-const TIMES: &[&str] = &["--timeout", "--time", "--seconds", "--sleep", "--window"];
+/// The line that answers a subcommand or an option of another tool, if the error is about one.
+pub fn answer(error: &clap::Error, words: &[String]) -> Option<String> {
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        // Of `prof help stat`, too.
+        (ErrorKind::InvalidSubcommand, _) => {
+            words.iter().skip(1).find(|word| *word != "help").and_then(|w| commands::answer(w))
+        }
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(wrong))) => {
+            let records = words
+                .get(1)
+                .is_some_and(|word| ["record", "flame", "top"].contains(&word.as_str()));
+            let option = wrong.split('=').next().filter(|_| records)?;
+            options::answer(option)
+        }
+        _ => None,
+    }
+}
 
-/// Adds to an error the replacement for `--timeout 5`.
-pub fn with_hint(mut error: clap::Error) -> clap::Error {
-    // The arguments of a script may contain names from elsewhere.
-    let clean = |text: &str| printed::line(text).into_owned();
-    let words: Vec<String> =
-        std::env::args_os().map(|word| clean(&word.to_string_lossy())).collect();
+/// The error with clean texts, and with the option that the user may have meant.
+pub fn with_hint(mut error: clap::Error, words: &[String]) -> clap::Error {
     let kinds =
         [ContextKind::InvalidArg, ContextKind::InvalidValue, ContextKind::InvalidSubcommand];
     for kind in kinds {
         if let Some(ContextValue::String(text)) = error.get(kind) {
-            let text = clean(text);
+            let text = printed::line(text).into_owned();
             error.insert(kind, ContextValue::String(text));
         }
     }
-    let records = words.get(1).is_some_and(|word| word == "record" || word == "flame");
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
-    if error.kind() != ErrorKind::UnknownArgument || !records {
+    if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
-    let tip = TIMES
-        .iter()
-        .any(|time| wrong.split('=').next() == Some(time))
-        .then(|| "use -d TIME for the length of the recording, for example -d 5s".to_owned());
-    if let Some(tip) = tip {
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    let prof = Cli::command();
+    let command = words.get(1).and_then(|word| prof.find_subcommand(word)).unwrap_or(&prof);
+    let option = wrong.split('=').next().unwrap_or_default();
+    let similar = options::similar(command, option);
+    // No COMMAND or FILE begins with dashes.
+    error.remove(ContextKind::Suggested);
+    error.remove(ContextKind::SuggestedArg);
+    if let Some(similar) = similar {
+        error.insert(ContextKind::SuggestedArg, ContextValue::String(similar));
     }
     error
 }
@@ -104,7 +121,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::cli::Command;
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
@@ -136,5 +153,14 @@ mod tests {
             conflict("prof record -a -d 2s", "sleep 1").unwrap(),
             "-d and 'sleep 1' both set the length of the recording: give one"
         );
+    }
+
+    #[test]
+    fn no_option_is_passed_as_a_value() {
+        let line = ["prof", "record", "--pdi", "7"].map(str::to_owned);
+        let error = Cli::try_parse_from(&line).unwrap_err();
+        assert_eq!(answer(&error, &line), None);
+        let text = with_hint(error, &line).to_string();
+        assert!(text.contains("'--pid'") && !text.contains("-- --pdi"), "{text}");
     }
 }

@@ -154,7 +154,7 @@ pub fn main() -> ExitCode {
     };
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
-        Err(error) => return explain(&hints::with_hint(error)),
+        Err(error) => return explain(error),
     };
     sys::mmap::outlive_cut_files();
     sys::os::outlive_file_size_limit();
@@ -179,7 +179,13 @@ pub fn main() -> ExitCode {
 }
 
 /// Prints the requested help, or the error in the arguments.
-fn explain(error: &clap::Error) -> ExitCode {
+fn explain(error: clap::Error) -> ExitCode {
+    let words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(line) = hints::answer(&error, &words) {
+        return fail(&usage(line));
+    }
+    let error = hints::with_hint(error, &words);
     if error.use_stderr() {
         // It contains arguments, which may come from elsewhere: each is kept on one line.
         let mut text = error.render().to_string();

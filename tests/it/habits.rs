@@ -200,3 +200,45 @@ fn a_command_needs_no_dashes() {
         out("record -a ls").refused(2, &["-a cannot be combined with a COMMAND"]);
     }
 }
+
+#[test]
+fn words_of_other_tools_have_one_line_with_prof_s() {
+    let dir = temp_dir();
+    let line = |args: &str| {
+        let out = Prof::plain(&dir, args).run().exits(2);
+        assert_eq!(out.stderr.lines().count(), 1, "prof {args}: {}", out.stderr);
+        out.stderr
+    };
+    assert_eq!(
+        line("lock contention"),
+        "prof: perf lock: prof record -T lock -a, then prof report\n"
+    );
+    assert!(line("stat -e cycles ls").contains("perf stat"));
+    assert!(line("help stat").contains("perf stat"));
+    assert_eq!(line("dump --pid 1"), "prof: py-spy dump: prof threads -p PID\n");
+    assert_eq!(line("load a.json"), "prof: samply load: prof report FILE\n");
+    for option in ["-m 512", "--mmap-pages=512", "--switch-output", "-b", "-j any", "-W", "-R"] {
+        let name = option.split([' ', '=']).next().unwrap();
+        assert!(line(&format!("record {option} ls")).starts_with(&format!("prof: {name}: ")));
+    }
+    assert!(line("top --no-children").contains("prof report"));
+    let version = Prof::plain(&dir, "version").run().ok().text();
+    assert_eq!(version, Prof::plain(&dir, "--version").run().ok().text());
+}
+
+#[test]
+fn a_misspelled_option_has_the_nearest_of_its_subcommand() {
+    let dir = temp_dir();
+    let tip = |args: &str| Prof::plain(&dir, args).run().exits(2).stderr;
+    for (args, near) in [
+        ("record --pdi 1", "'--pid'"),
+        ("record --call-grpah fp ls", "'--call-graph'"),
+        ("top --iteratoins 1", "'--iterations'"),
+        ("report --focsu x", "'--focus'"),
+    ] {
+        let text = tip(args);
+        assert!(text.contains(near) && !text.contains("as a value"), "prof {args}: {text}");
+    }
+    let text = tip("report --frobnicate");
+    assert!(!text.contains("tip:"), "{text}");
+}
