@@ -3,6 +3,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::usage;
+use crate::sampler::events::patterns::{self, is_pattern};
 use crate::sampler::events::{EventKind, GroupRole};
 use crate::sampler::probes::{ProbePlaces, is_probe};
 use crate::sampler::{EventSpec, LeftOut};
@@ -35,6 +36,8 @@ impl EventArgs {
         let mut specs = Vec::new();
         let mut left_out = Vec::new();
         let mut recorded = false;
+        // The events that a filter applies to: the last, or all of the last pattern.
+        let mut filtered = 0;
         for given in &self.0 {
             match given {
                 Given::Event(list) => {
@@ -42,19 +45,42 @@ impl EventArgs {
                         let parsed = parse(event, places);
                         recorded = parsed.is_ok();
                         match parsed {
-                            Ok(events) => specs.extend(events),
+                            Ok(events) => {
+                                let before = specs.len();
+                                specs.extend(events);
+                                let all = is_pattern(event);
+                                filtered = if all { before } else { specs.len().saturating_sub(1) };
+                            }
                             Err(why) => left_out.push(LeftOut::event(event, unavailable(why)?)),
                         }
                     }
                 }
                 Given::Filter(filter) if recorded || left_out.is_empty() => {
-                    set_filter(specs.last_mut(), filter)?;
+                    set_filter(&mut specs[filtered..], filter)?;
                 }
                 // Its event is left out.
                 Given::Filter(_) => {}
             }
         }
         Ok((specs, left_out))
+    }
+}
+
+impl EventArgs {
+    /// A line for each pattern: how many tracepoints match it.
+    pub fn pattern_lines(&self) -> Vec<String> {
+        let lists = self.0.iter().filter_map(|given| match given {
+            Given::Event(list) => Some(split(list)),
+            Given::Filter(_) => None,
+        });
+        let patterns = lists.flatten().filter(|event| is_pattern(event));
+        let line = |pattern: &str| {
+            // What is wrong with it is reported by its events.
+            let names = patterns::tracepoints(pattern).ok()?;
+            let plural = if names.len() == 1 { "" } else { "s" };
+            Some(format!("-e '{pattern}': {} tracepoint{plural}", names.len()))
+        };
+        patterns.filter_map(line).collect()
     }
 }
 
@@ -73,6 +99,10 @@ fn parse(event: &str, places: &ProbePlaces) -> anyhow::Result<Vec<EventSpec>> {
     if let Some(rest) = event.strip_prefix('{') {
         return group(event, rest);
     }
+    if is_pattern(event) {
+        let names = patterns::tracepoints(event)?;
+        return Ok(names.iter().map(|name| EventSpec::parse(name)).collect::<Result<_, _>>()?);
+    }
     Ok(vec![EventSpec::parse(event)?])
 }
 
@@ -87,7 +117,7 @@ fn group(event: &str, rest: &str) -> anyhow::Result<Vec<EventSpec>> {
     let modifiers = modifiers.trim_start_matches(':').replace('S', "");
     let mut specs = Vec::new();
     for member in split(members) {
-        if is_probe(member) || member.starts_with('{') {
+        if is_probe(member) || member.starts_with('{') || is_pattern(member) {
             return Err(usage(format!("event '{event}': {member} cannot be in a group")));
         }
         let member = match member.contains(':') || modifiers.is_empty() {
@@ -106,20 +136,22 @@ fn group(event: &str, rest: &str) -> anyhow::Result<Vec<EventSpec>> {
 }
 
 /// Of several filters of an event, all have to be true, as with perf.
-fn set_filter(event: Option<&mut EventSpec>, filter: &str) -> anyhow::Result<()> {
-    let Some(event) = event else {
+fn set_filter(events: &mut [EventSpec], filter: &str) -> anyhow::Result<()> {
+    if events.is_empty() {
         return Err(usage("--filter applies to the event before it: give -e SYSTEM:EVENT first"));
-    };
-    if event.kind != EventKind::Tracepoint {
-        return Err(usage(format!(
-            "--filter applies to tracepoints, and '{}' before it is not one",
-            event.name
-        )));
     }
-    event.filter = Some(match event.filter.take() {
-        Some(before) => format!("({before}) && ({filter})"),
-        None => filter.to_owned(),
-    });
+    for event in events {
+        if event.kind != EventKind::Tracepoint {
+            return Err(usage(format!(
+                "--filter applies to tracepoints, and '{}' before it is not one",
+                event.name
+            )));
+        }
+        event.filter = Some(match event.filter.take() {
+            Some(before) => format!("({before}) && ({filter})"),
+            None => filter.to_owned(),
+        });
+    }
     Ok(())
 }
 
@@ -184,7 +216,7 @@ impl clap::Args for EventArgs {
                         "Record these events, separated by commas (repeatable)\n\n\
                          - events by perf's names: cycles:u, page-faults, r01c2\n\
                          - groups: '{cycles,instructions}'\n\
-                         - tracepoints: sched:sched_switch\n\
+                         - tracepoints: sched:sched_switch, or all that match 'sched:*'\n\
                          - probes: probe:[FILE:]FUNCTION[+OFFSET][%return], kprobe:FUNCTION\n\
                          - USDT markers: sdt:[FILE:]PROVIDER:NAME\n\n\
                          'prof list' prints the events of this machine.",
@@ -271,11 +303,12 @@ mod tests {
             [event("a:b"), filter("x == 1"), event("c:d,e:f"), filter("y > 2")]
         );
         let mut spec = EventSpec { kind: EventKind::Tracepoint, ..EventSpec::cpu_clock() };
-        set_filter(Some(&mut spec), "a == 1").unwrap();
-        set_filter(Some(&mut spec), "b || c").unwrap();
-        assert_eq!(spec.filter.as_deref(), Some("(a == 1) && (b || c)"));
-        assert!(set_filter(None, "a").unwrap_err().to_string().contains("-e"));
-        let refused = set_filter(Some(&mut EventSpec::cpu_clock()), "a").unwrap_err();
+        let spec = std::slice::from_mut(&mut spec);
+        set_filter(spec, "a == 1").unwrap();
+        set_filter(spec, "b || c").unwrap();
+        assert_eq!(spec[0].filter.as_deref(), Some("(a == 1) && (b || c)"));
+        assert!(set_filter(&mut [], "a").unwrap_err().to_string().contains("-e"));
+        let refused = set_filter(&mut [EventSpec::cpu_clock()], "a").unwrap_err();
         assert!(refused.to_string().contains("'cpu-clock' before it is not one"), "{refused}");
     }
 }

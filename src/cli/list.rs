@@ -23,7 +23,7 @@ pub struct Args {
         long_help = "Events to list [default: all]\n\n\
             - a part of a name: stalled\n\
             - a pattern: 'sched:*wake*'\n\
-            - a kind: hardware, cache, pmu, software, tracepoint, sdt, probe\n\
+            - a kind: hardware (hw), software (sw), cache, pmu, tracepoint, sdt, probe\n\
             - a program, by its name or path, or a path of a library: its USDT markers"
     )]
     search: Vec<String>,
@@ -74,15 +74,27 @@ fn list(search: &[String], pids: &[i32]) -> anyhow::Result<ExitCode> {
         .map(|(_, group)| group)
         .collect();
     let any = !groups.is_empty() || !programs.is_empty();
+    let unreadable =
+        groups.iter().find(|group| group.kind == "tracepoint" && group.events.is_empty());
+    let unreadable = unreadable.and_then(|group| group.why.clone());
     groups.iter_mut().for_each(|group| group.retain(&words));
-    groups.retain(|group| !group.events.is_empty() || (words.is_empty() && group.why.is_some()));
+    let is_wanted = |group: &Group| words.iter().all(|word| catalogue::kind(word) == group.kind);
+    groups.retain(|group| !group.events.is_empty() || (is_wanted(group) && group.why.is_some()));
     groups.extend(programs);
     if groups.is_empty() && any {
         let words: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
-        return Err(usage(format!(
-            "no event matches '{}'; prof list without arguments lists all",
-            words.join("' or '")
-        )));
+        let words = words.join("' or '");
+        return Err(match unreadable {
+            // What matches may be a tracepoint.
+            Some(why) if words.contains([':', '*', '?']) => {
+                anyhow::anyhow!(
+                    "no other event matches '{words}', and tracepoints cannot be listed: {why}"
+                )
+            }
+            _ => {
+                usage(format!("no event matches '{words}'; prof list without arguments lists all"))
+            }
+        });
     }
     let mut out = printed::stdout();
     for (i, group) in groups.iter().enumerate() {
@@ -113,7 +125,7 @@ fn names_events(groups: &[Group], word: &String) -> bool {
     groups.iter().any(|group| {
         let mut found = group.clone();
         found.retain(&[word]);
-        group.kind == word || !found.events.is_empty()
+        group.kind == catalogue::kind(word) || !found.events.is_empty()
     })
 }
 

@@ -43,13 +43,16 @@ impl Group {
         Group { kind, title: title.to_owned(), why, events }
     }
 
-    /// Keeps the events that match one of `words`; without words, all. A word matches a part of the
-    /// name or description, or as a pattern the whole name (`*`, `?`), or the kind of a group.
+    /// Keeps the events that match one of `words`; without words, all. A word is the kind of a
+    /// group, or matches a part of the name or description, or as a pattern (`*`, `?`) the whole
+    /// name.
     pub fn retain(&mut self, words: &[&String]) {
-        if words.is_empty() || words.iter().any(|word| **word == self.kind) {
+        if words.is_empty() || words.iter().any(|word| kind(word) == self.kind) {
             return;
         }
-        self.events.retain(|event| words.iter().any(|word| event.is_called(word)));
+        // A word for a kind is a part of other names by chance only: `sw` of `sched_switch`.
+        let is_name = |word: &&&String| !KINDS.contains(&kind(word));
+        self.events.retain(|event| words.iter().filter(is_name).any(|word| event.is_called(word)));
     }
 
     /// Moves a reason that all events share to the group.
@@ -74,8 +77,21 @@ impl Listed {
     }
 }
 
+/// The kinds of groups.
+const KINDS: [&str; 7] = ["hardware", "cache", "pmu", "software", "tracepoint", "probe", "sdt"];
+
+/// The kind of a group that a word is the name of, also in perf's words.
+pub fn kind(word: &str) -> &str {
+    match word {
+        "hw" => "hardware",
+        "sw" => "software",
+        "hwcache" => "cache",
+        _ => word,
+    }
+}
+
 /// True if a pattern with `*` and `?` matches the whole of `text`.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let mut p = 0;
     let mut t = 0;
     let mut star = None;
@@ -275,6 +291,12 @@ mod tests {
             group.events.len()
         };
         assert_eq!([left("FAULT"), left("software"), left("c*k"), left("x")], [1, 2, 1, 0]);
+        assert_eq!([left("sw"), left("hw"), left("hwcache")], [2, 0, 0]);
+        group.kind = "tracepoint";
+        group.events[0].name = "sched:sched_switch".into();
+        let mut others = group.clone();
+        others.retain(&[&"sw".to_owned()]);
+        assert!(others.events.is_empty());
     }
 
     #[test]

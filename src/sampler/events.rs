@@ -2,6 +2,7 @@
 //! `sched:sched_switch`, `r01c2`, `L1-dcache-load-misses`, `pmu/event/`.
 
 pub mod names;
+pub mod patterns;
 pub mod pmu;
 mod probe;
 

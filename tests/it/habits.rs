@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::system;
+use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{Prof, Running, copy_program, needs, read, temp_dir, until};
 
 /// A program of this name, which no other program on the machine has, that sleeps.
@@ -99,51 +100,6 @@ fn names_of_processes_reach_the_terminal_clean() {
     }
 }
 
-#[test]
-fn those_that_live_are_recorded_without_those_that_have_ended() {
-    let dir = temp_dir();
-    let here = dir.path().canonicalize().unwrap();
-    let (running, _) = sleeper(&here, &unique("lives"));
-    let pid = running.pid();
-    let line = "has ended or never was: recording the other one";
-    let out = Prof::plain(&dir, &format!("record -d 100ms -p 4194305,{pid}")).run().ok();
-    out.says(&["prof: process 4194305 ", line]);
-    let out = Prof::plain(&dir, &format!("threads -t 4194305,{pid}")).run().ok();
-    out.says(&["prof: thread 4194305 ", line]);
-    let out = Prof::plain(&dir, &format!("record -d 100ms -p no-such-name,{pid}")).run().ok();
-    out.says(&["prof: no process is called 'no-such-name'"]);
-    let out = Prof::plain(&dir, "record -d 100ms -p 4194305,4194306").run();
-    out.refused(1, &["no process 4194305"]);
-}
-
-#[test]
-fn a_user_is_all_of_the_user_s_processes() {
-    let dir = temp_dir();
-    let refused = |args: &str, code, words: &[&str]| {
-        Prof::new(&dir, args).run().refused(code, words);
-    };
-    refused("record -u no-such-user", 2, &["no user 'no-such-user'"]);
-    refused("record --uid 4294967294", 1, &["user '4294967294' has no process"]);
-    refused("record -u root ls", 2, &["-u cannot be combined with a COMMAND"]);
-    if !system::needs_root() || !needs(&["setpriv"]) {
-        return;
-    }
-    // No other user has this number.
-    let user = (3_000_000 + std::process::id()).to_string();
-    let start = || {
-        let mut command = Command::new("setpriv");
-        let ids = [format!("--reuid={user}"), format!("--regid={user}")];
-        command.args(ids).args(["--clear-groups", "sh", "-c", "echo ready; while :; do :; done"]);
-        Running::start(&mut command).wait_for("ready").0
-    };
-    let (a, b) = (start(), start());
-    let out = Prof::new(&dir, "record -F 999 -d 500ms -u").arg(&user).run().ok();
-    out.says(&[&format!("prof: -u {user}: 2 processes: {} (", a.pid().min(b.pid()))]);
-    let pids = [a.pid(), b.pid()].map(|pid| pid.to_string());
-    let profile = read(dir.path().join("profile.pb.gz"));
-    assert_eq!(profile.label_values("pid"), pids.iter().map(String::as_str).collect());
-}
-
 /// What a shell makes of `-p $(pgrep x)` and `-p "$(pgrep x)"`.
 #[test]
 fn ids_may_be_words_or_lines() {
@@ -179,6 +135,23 @@ fn ids_may_be_words_or_lines() {
 }
 
 #[test]
+fn those_that_live_are_recorded_without_those_that_have_ended() {
+    let dir = temp_dir();
+    let here = dir.path().canonicalize().unwrap();
+    let (running, _) = sleeper(&here, &unique("lives"));
+    let pid = running.pid();
+    let line = "has ended or never was: recording the other one";
+    let out = Prof::plain(&dir, &format!("record -d 100ms -p 4194305,{pid}")).run().ok();
+    out.says(&["prof: process 4194305 ", line]);
+    let out = Prof::plain(&dir, &format!("threads -t 4194305,{pid}")).run().ok();
+    out.says(&["prof: thread 4194305 ", line]);
+    let out = Prof::plain(&dir, &format!("record -d 100ms -p no-such-name,{pid}")).run().ok();
+    out.says(&["prof: no process is called 'no-such-name'"]);
+    let out = Prof::plain(&dir, "record -d 100ms -p 4194305,4194306").run();
+    out.refused(1, &["no process 4194305"]);
+}
+
+#[test]
 fn a_command_needs_no_dashes() {
     let dir = temp_dir();
     let out = |args: &str| Prof::plain(&dir, args).run();
@@ -199,6 +172,92 @@ fn a_command_needs_no_dashes() {
         assert!((300_000_000..60_000_000_000).contains(&nanos), "{nanos}");
         out("record -a ls").refused(2, &["-a cannot be combined with a COMMAND"]);
     }
+}
+
+#[test]
+fn a_pattern_records_all_tracepoints_that_match() {
+    if !system::needs_root() || !system::needs_tracefs() {
+        return;
+    }
+    let dir = temp_dir();
+    let all = std::fs::read_to_string(system::tracefs().unwrap().join("available_events")).unwrap();
+    let count = |system: &str| all.lines().filter(|name| name.starts_with(system)).count();
+    let there = count("sched:sched_process_e");
+    let out = Prof::new(&dir, "record -e sched:sched_process_e*,faults --").arg("true").run().ok();
+    out.says(&[&format!("prof: -e 'sched:sched_process_e*': {there} tracepoints\n")]);
+    let profile = read(dir.path().join("profile.pb.gz"));
+    let types: Vec<&str> = profile.sample_types.iter().map(|t| t.0.as_str()).collect();
+    for name in ["sched:sched_process_exec", "sched:sched_process_exit", "faults"] {
+        assert!(types.contains(&name), "{types:?}");
+    }
+    let refused = |args: &str, words: &[&str]| Prof::new(&dir, args).run().refused(2, words);
+    refused(
+        "record -e sched:nosuch* true",
+        &["no tracepoint matches 'sched:nosuch*'", "prof list"],
+    );
+    let many = format!("{} tracepoints match 'syscalls:*'", count("syscalls:"));
+    refused("record -e syscalls:* true", &[&many, "100"]);
+    refused("record -e {cs,sched:*} true", &["cannot be in a group"]);
+    // A filter applies to all of the last pattern.
+    let out = Prof::new(&dir, "record -e sched:sched_process_e* --filter").arg("no_such == 1");
+    out.target("true", "").run().refused(2, &["no_such"]);
+}
+
+#[test]
+fn tracepoints_that_cannot_be_read_are_not_reported_as_unknown() {
+    if !can_drop_rights() || !system::needs_tracefs() {
+        return;
+    }
+    let dir = open_dir();
+    let out = unprivileged(dir.path(), "list sched:*").run();
+    out.refused(1, &["'sched:*'", "tracepoints cannot be listed", "root"]);
+    let out = unprivileged(dir.path(), "record -e sched:* true").run();
+    out.refused(1, &["sched:*"]);
+    assert!(!out.stderr.contains("no tracepoint matches"), "{}", out.stderr);
+    let text = unprivileged(dir.path(), "list tracepoint").run().ok().text();
+    assert!(text.starts_with("Tracepoints (not available: "), "{text}");
+}
+
+#[test]
+fn kinds_of_events_have_the_names_of_perf() {
+    let dir = temp_dir();
+    let list = |word: &str| Prof::new(&dir, &format!("list {word}")).run().ok().text();
+    for (short, long) in [("hw", "hardware"), ("sw", "software"), ("hwcache", "cache")] {
+        assert_eq!(list(short), list(long));
+    }
+    assert!(list("hw").starts_with("Hardware events"), "{}", list("hw"));
+    if !Path::new("/sys/bus/event_source/devices/cpu").exists() {
+        let out = Prof::new(&dir, "record -e cpu/event=0x3c/ true").run();
+        out.refused(1, &["no hardware counters", "cpu-clock"]);
+    }
+}
+
+#[test]
+fn a_user_is_all_of_the_user_s_processes() {
+    let dir = temp_dir();
+    let refused = |args: &str, code, words: &[&str]| {
+        Prof::new(&dir, args).run().refused(code, words);
+    };
+    refused("record -u no-such-user", 2, &["no user 'no-such-user'"]);
+    refused("record --uid 4294967294", 1, &["user '4294967294' has no process"]);
+    refused("record -u root ls", 2, &["-u cannot be combined with a COMMAND"]);
+    if !system::needs_root() || !needs(&["setpriv"]) {
+        return;
+    }
+    // No other user has this number.
+    let user = (3_000_000 + std::process::id()).to_string();
+    let start = || {
+        let mut command = Command::new("setpriv");
+        let ids = [format!("--reuid={user}"), format!("--regid={user}")];
+        command.args(ids).args(["--clear-groups", "sh", "-c", "echo ready; while :; do :; done"]);
+        Running::start(&mut command).wait_for("ready").0
+    };
+    let (a, b) = (start(), start());
+    let out = Prof::new(&dir, "record -F 999 -d 500ms -u").arg(&user).run().ok();
+    out.says(&[&format!("prof: -u {user}: 2 processes: {} (", a.pid().min(b.pid()))]);
+    let pids = [a.pid(), b.pid()].map(|pid| pid.to_string());
+    let profile = read(dir.path().join("profile.pb.gz"));
+    assert_eq!(profile.label_values("pid"), pids.iter().map(String::as_str).collect());
 }
 
 #[test]

@@ -187,6 +187,7 @@ impl TargetArgs {
             self.tid = found.ids;
             lines.extend(found.lines);
         }
+        lines.extend(self.event.pattern_lines());
         Ok(lines)
     }
 

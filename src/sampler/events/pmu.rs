@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{EventKind, EventSpec, unknown};
+use crate::sampler::arch::CPU_PMU;
 use sys::Error;
 
 /// The directory that describes all PMUs.
@@ -17,6 +18,12 @@ pub fn event(pmu: &str, terms: &str, text: &str) -> Result<EventSpec, Error> {
     }
     let description = Pmu(Path::new(DEVICES).join(pmu));
     let number = description.number().map_err(|why| {
+        if [CPU_PMU, "cpu", "cpu_core", "cpu_atom"].contains(&pmu) {
+            return Error::failed(format!(
+                "event '{text}' does not exist on this machine (no hardware counters); nearest that \
+                 works: cpu-clock (where CPU time goes)"
+            ));
+        }
         failed(format!("this machine has no PMU '{pmu}' ({}: {why})", description.0.display()))
     })?;
     let mut config = Config::default();
