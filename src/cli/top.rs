@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::filter::FilterArgs;
-use super::perf_options::{PerfArgs, PerfTop};
 use super::hints::joined;
+use super::perf_options::{PerfArgs, PerfTop};
 use super::sort::{Grouping, SortKey, sort_key};
 use super::summary::Verbosity;
 use super::symbol_args::SymbolArgs;

@@ -29,10 +29,7 @@ fn options_of_perf_print_what_those_of_prof_do() {
     for (perf, prof) in [
         ("-g caller,0.5", "-g --percent-limit 0.5"),
         ("-g graph,2,callee", "-g callee --percent-limit 2"),
-        (
-            "--call-graph=fractal,0.5,10,caller,function,percent",
-            "-g --percent-limit 0.5 -n 10",
-        ),
+        ("--call-graph=fractal,0.5,10,caller,function,percent", "-g --percent-limit 0.5 -n 10"),
         ("-g none", ""),
         ("-F overhead,comm,dso,sym -g none", "--columns self% --sort process,binary,symbol"),
         ("-F overhead_children,period", "--columns total%,self"),
