@@ -14,7 +14,7 @@ const ANSWERS: &[(&[&str], &str)] = &[
     (&["--no-buffering", "--buffering"], "not needed: rings are read while recording"),
     (
         &["--switch-output", "--overwrite", "--snapshot", "-S"],
-        "prof keeps no rotating files: record again with -d TIME, or watch with prof top",
+        "use --last 30s, which keeps the last seconds until Ctrl-C, a signal or --when",
     ),
     (
         &["--branch-any", "-b", "--branch-filter", "-j"],
@@ -37,7 +37,10 @@ const ANSWERS: &[(&[&str], &str)] = &[
     ),
     (&["--compression-level", "-z"], "not needed: profiles are compressed"),
     (&["--realtime", "-r"], "not needed: as root, prof runs with real-time priority"),
-    (&["--force", "-f", "--append", "-A"], "not needed: an existing file is replaced"),
+    (
+        &["--force", "-f", "--append", "-A"],
+        "not needed: an existing file is replaced, and stays as NAME.old.pb.gz",
+    ),
     (&["--all-user", "--all-kernel"], "use a modifier: -e cycles:u or -e cycles:k"),
     (&["--clockid", "-k", "--timestamp"], "use --timestamps to keep the times of samples"),
     (
