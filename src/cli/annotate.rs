@@ -45,7 +45,7 @@ pub struct Args {
     input: InputArgs,
 
     /// The same as WHAT, as in perf
-    #[arg(short, long, value_name = "WHAT", hide = true)]
+    #[arg(short, long, value_name = "WHAT", help_heading = "View")]
     symbol: Option<String>,
 
     /// Print source lines with values, which is the default

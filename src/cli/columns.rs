@@ -28,7 +28,7 @@ pub struct ColumnArgs {
     columns: Option<String>,
 
     /// Add a column with the number of samples, as perf does
-    #[arg(long, hide = true, help_heading = "View", conflicts_with_all = ["columns", "over"])]
+    #[arg(long, hide = true, help_heading = "View", conflicts_with_all = ["columns", "over", "diff"])]
     show_nr_samples: bool,
 
     /// Add a column with the ratio of two sample types

@@ -103,7 +103,7 @@ pub struct Args {
     /// Given several times, the BASEs are several recordings before, and the FILEs those after.
     #[arg(long, value_name = "BASE", help_heading = "View",
           conflicts_with_all = ["call_graph", "ratio", "columns", "header", "header_only",
-                                "percent_limit", "show_nr_samples"])]
+                                "percent_limit"])]
     diff: Vec<PathBuf>,
 
     /// Unit of comparison of --diff
