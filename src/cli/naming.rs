@@ -51,8 +51,8 @@ pub fn name(
     let (mut profile, status) = match names {
         Some(names) => {
             let bytes = without_names(&mut aggregated.profile, &diagnostics)?;
-            let output =
-                output.filter(|output| !(output.replaces() && aggregated.profile.has_no_values()));
+            let output = output
+                .filter(|output| !(output.replaces_values() && aggregated.profile.has_no_values()));
             let file = keep(&bytes, output, interrupts)?;
             let fetches = names.debuginfod.is_some();
             let named = look_up(aggregated, names, &bytes, interrupts, progress)?;

@@ -82,9 +82,10 @@ impl Output {
         Ok(Output { previous: Previous::Kept, ..Output::create(path)? })
     }
 
-    /// Whether there is a file that is not empty, which the output would replace.
-    pub fn replaces(&self) -> bool {
-        matches!(&self.sink, Sink::Replace(_, place) if place.is_taken())
+    /// Whether there is a file that the output would replace, and that is no profile without
+    /// samples.
+    pub fn replaces_values(&self) -> bool {
+        matches!(&self.sink, Sink::Replace(_, place) if place.has_values())
     }
 
     /// The same for text, which may go to a terminal. A new file has the permissions that the umask
@@ -146,11 +147,12 @@ impl Output {
         if self.content != Content::Profile || !self.stays() {
             return Ok(false);
         }
-        self.keep_previous();
         let Sink::Replace(file, place) = &mut self.sink else { return Ok(false) };
+        let previous = std::mem::replace(&mut self.previous, Previous::Dropped);
         let mut keep = || {
             file.file_mut().write_all(bytes)?;
             let next = place.temporary()?;
+            previous.apply(place);
             place.put(std::mem::replace(file, next))
         };
         keep().map_err(|e| cannot_write(&self.shown, e))?;
@@ -200,14 +202,6 @@ impl Output {
         })
     }
 
-    /// Gives the file that is replaced first its other name, if it is kept.
-    fn keep_previous(&mut self) {
-        let previous = std::mem::replace(&mut self.previous, Previous::Dropped);
-        if let Sink::Replace(_, place) = &self.sink {
-            previous.apply(place);
-        }
-    }
-
     fn write_with(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -225,7 +219,7 @@ fn name(path: &Path) -> String {
 impl Previous {
     /// Keeps the file in `place`, or says why it is not kept.
     fn apply(self, place: &OutputPlace) {
-        if self == Previous::Dropped || !place.is_taken() {
+        if self == Previous::Dropped || !place.has_values() {
             return;
         }
         if let Err(error) = place.keep_old() {

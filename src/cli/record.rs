@@ -117,7 +117,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let mut output = Output::create_recording(&args.output)?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
     let recorded = record(&args.target, &args.last, names, args.verbosity, &mut output)?;
-    if recorded.is_empty() && output.replaces() {
+    if recorded.is_empty() && output.replaces_values() {
         return not_replaced(&recorded, &output, args.verbosity);
     }
     write(&recorded, output, Summary::for_recording, args.verbosity)?;

@@ -151,10 +151,32 @@ fn an_existing_file_is_replaced_and_keeps_its_mode() {
     let file = dir.path().join("x.pb.gz");
     std::fs::write(&file, "old").unwrap();
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
-    Prof::new(&dir, "record -o x.pb.gz").target("true", "").run().ok();
-    read(&file);
+    let record = |busy: &str| {
+        Prof::new(&dir, "record -F 999 -o x.pb.gz").target(target("exits", Build::C), busy).run()
+    };
+    record("0 200").ok();
+    assert!(read(&file).total_share("before_exit") > 80.0);
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
-    assert_eq!(names(&dir), ["x.pb.gz"]);
+    assert_eq!(names(&dir), ["x.old.pb.gz", "x.pb.gz"]);
+    assert_eq!(std::fs::read(dir.path().join("x.old.pb.gz")).unwrap(), b"old");
+}
+
+#[test]
+fn a_recording_without_samples_replaces_one_without_samples_alone() {
+    let dir = temp_dir();
+    let record =
+        |command: &str, args: &str| Prof::new(&dir, "record -F 999").target(command, args).run();
+    record("true", "").ok();
+    record("true", "").ok();
+    assert_eq!(names(&dir), ["profile.pb.gz"]);
+    let program = target("exits", Build::C);
+    record(program.to_str().unwrap(), "0 200").ok();
+    let good = std::fs::read(dir.path().join("profile.pb.gz")).unwrap();
+    record("true", "").exits(1).says(&["profile.pb.gz stays", "no samples"]);
+    assert_eq!(std::fs::read(dir.path().join("profile.pb.gz")).unwrap(), good);
+    assert_eq!(names(&dir), ["profile.pb.gz"]);
+    record(program.to_str().unwrap(), "0 200").ok();
+    assert_eq!(std::fs::read(dir.path().join("profile.old.pb.gz")).unwrap(), good);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self as unix, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
 
 use super::temporary::{self, Temporary};
+use formats::pprof;
 use rustix::io::Errno;
 use sys::os;
 
@@ -91,9 +92,22 @@ impl OutputPlace {
         file.put(&self.directory, &self.name)
     }
 
-    /// Whether a file was there that is not empty.
-    pub fn is_taken(&self) -> bool {
-        self.is_taken
+    /// Whether the file that is there has more than a profile without values.
+    pub fn has_values(&self) -> bool {
+        /// Bytes that a profile without samples does not have.
+        const MANY: u64 = 1 << 16;
+        let read = || {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = unix::openat(&self.directory, &self.name, flags, Mode::empty())?;
+            let mut bytes = Vec::new();
+            File::from(file).take(MANY).read_to_end(&mut bytes)?;
+            io::Result::Ok(bytes)
+        };
+        let is_empty = |bytes: Vec<u8>| {
+            let profile = pprof::read(bytes.as_slice());
+            profile.is_ok_and(|profile| profile.has_no_values())
+        };
+        self.is_taken && !read().is_ok_and(is_empty)
     }
 
     /// Gives the file that is there a second name, [`OutputPlace::old_name`], in place of another

@@ -88,7 +88,7 @@ fn the_profile_before_a_recording_stays_under_another_name() {
     for before in ["", "first", "second"] {
         fs::write(&path, before).unwrap();
         let mut output = Output::create_recording(&path).unwrap();
-        assert_eq!(output.replaces(), !before.is_empty());
+        assert_eq!(output.replaces_values(), !before.is_empty());
         if before == "second" {
             // Written twice: without names, and with them.
             assert!(output.keep(b"unnamed").unwrap());
