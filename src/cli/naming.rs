@@ -52,7 +52,7 @@ pub fn name(
         Some(names) => {
             let bytes = without_names(&mut aggregated.profile, &diagnostics)?;
             let output = output
-                .filter(|output| !(output.replaces_values() && aggregated.profile.has_no_values()));
+                .filter(|output| !(output.refuses_empty() && aggregated.profile.has_no_values()));
             let file = keep(&bytes, output, interrupts)?;
             let fetches = names.debuginfod.is_some();
             let named = look_up(aggregated, names, &bytes, interrupts, progress)?;

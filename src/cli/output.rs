@@ -38,7 +38,16 @@ enum Previous {
     /// It is gone.
     Dropped,
     /// It gets another name when it is replaced.
-    Kept,
+    Kept(WithoutSamples),
+}
+
+/// What a recording without samples is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutSamples {
+    /// A result: nothing of what is recorded happened.
+    IsAResult,
+    /// A failed attempt, which replaces no file with values.
+    ReplacesNothing,
 }
 
 /// The kind of data that is written.
@@ -73,19 +82,25 @@ impl Output {
         Output::open(path, Content::Profile)
     }
 
-    /// The same for a recording: a file that is replaced stays, under a name with `.old` in it.
+    /// The same for a recording: a file with values that is replaced stays, under a name with `.old`
+    /// in it.
     ///
     /// # Errors
     ///
     /// As [`Output::create`].
-    pub fn create_recording(path: &Path) -> anyhow::Result<Output> {
-        Ok(Output { previous: Previous::Kept, ..Output::create(path)? })
+    pub fn create_recording(
+        path: &Path,
+        without_samples: WithoutSamples,
+    ) -> anyhow::Result<Output> {
+        let previous = Previous::Kept(without_samples);
+        Ok(Output { previous, ..Output::create(path)? })
     }
 
-    /// Whether there is a file that the output would replace, and that is no profile without
-    /// samples.
-    pub fn replaces_values(&self) -> bool {
-        matches!(&self.sink, Sink::Replace(_, place) if place.has_values())
+    /// Whether a recording without samples is not written: a file with values is there, which it
+    /// would replace.
+    pub fn refuses_empty(&self) -> bool {
+        let refuses = self.previous == Previous::Kept(WithoutSamples::ReplacesNothing);
+        refuses && matches!(&self.sink, Sink::Replace(_, place) if place.has_values())
     }
 
     /// The same for text, which may go to a terminal. A new file has the permissions that the umask

@@ -36,8 +36,8 @@ pub struct Args {
     symbols: SymbolArgs,
     /// Write the profile to FILE; - is standard output
     ///
-    /// A profile that is there stays as NAME.old.pb.gz. A recording without samples replaces
-    /// nothing.
+    /// A profile that is there stays as NAME.old.pb.gz. A recording of CPU or wall time that has no
+    /// samples replaces nothing.
     #[arg(
         short,
         long,
@@ -114,10 +114,10 @@ fn code_of(status: ExitStatus) -> u8 {
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.target.find_and_show(args.verbosity)?;
     // Before recording, so that an unwritable file is reported now.
-    let mut output = Output::create_recording(&args.output)?;
+    let mut output = Output::create_recording(&args.output, args.target.without_samples())?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
     let recorded = record(&args.target, &args.last, names, args.verbosity, &mut output)?;
-    if recorded.is_empty() && output.replaces_values() {
+    if recorded.is_empty() && output.refuses_empty() {
         return not_replaced(&recorded, &output, args.verbosity);
     }
     write(&recorded, output, Summary::for_recording, args.verbosity)?;
@@ -125,7 +125,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints the summary of a recording without samples, whose file would replace another. Exit code
-/// 1, unless the COMMAND failed.
+/// 1, or that of the COMMAND: a short one has a sample or none by chance.
 fn not_replaced(
     recorded: &Recorded,
     output: &Output,
@@ -136,8 +136,8 @@ fn not_replaced(
     }
     let path = output.path().display();
     Stderr::line(&format!("prof: {path} stays as it was: the recording has no samples"));
-    let failed = recorded.exit.is_some_and(|status| !status.success());
-    Ok(if failed { recorded.exit_code() } else { ExitCode::FAILURE })
+    let has_command = recorded.exit.is_some() || recorded.running.is_some();
+    Ok(if has_command { recorded.exit_code() } else { ExitCode::FAILURE })
 }
 
 /// Writes the profile to `output`, and its summary to standard error.

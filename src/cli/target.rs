@@ -10,6 +10,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use super::events::EventArgs;
+use super::output::WithoutSamples;
 use super::{Exit, usage};
 use crate::sampler::events::EventKind;
 use crate::sampler::probes::ProbePlaces;
@@ -336,6 +337,17 @@ impl TargetArgs {
             return Err(usage("--snapshots needs the length of the recording: add -d TIME"));
         }
         Ok(Window { delay: self.delay.unwrap_or_default(), duration, last: None })
+    }
+
+    /// What a recording without samples is: time that was sampled is there in most targets, but
+    /// events need not happen.
+    pub fn without_samples(&self) -> WithoutSamples {
+        let is_time = |name: &String| name == "cpu" || name == "wall";
+        if self.event.is_empty() && self.types.iter().all(is_time) {
+            WithoutSamples::ReplacesNothing
+        } else {
+            WithoutSamples::IsAResult
+        }
     }
 
     /// Whether the arguments give the length of the recording.

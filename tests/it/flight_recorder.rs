@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::system::{has_kernel_programs, until_has_run};
 use crate::common::waits::label;
-use crate::common::{Build, Pprof, Prof, Running, holds, read, target, temp_dir};
+use crate::common::{Build, Pprof, Prof, Running, holds, read, target, temp_dir, until};
 
 /// The length of the slices of `--last 1s`.
 const SLICE: f64 = 0.1;
@@ -90,9 +90,7 @@ fn a_busy_process_ends_the_recording() {
     shell.args(["-c", script]).stdin(std::process::Stdio::piped());
     let mut idle = Running::start(&mut shell);
     let prof = Prof::new(&dir, "record --last 2s --when cpu>20% -p").arg(idle.pid().to_string());
-    let mut prof = prof.start().sampling();
-    std::thread::sleep(Duration::from_millis(2500));
-    assert!(prof.is_running(), "the process is idle");
+    let prof = prof.start().sampling();
     drop(idle.stdin());
     let out = prof.finish().ok();
     let said = format!("({}) used ", idle.pid());
@@ -104,11 +102,11 @@ fn a_busy_process_ends_the_recording() {
 fn a_command_that_succeeds_ends_the_recording() {
     let dir = temp_dir();
     let known = busy();
-    let file = dir.path().join("now");
-    let condition = format!("echo noise; test -e {}", file.display());
+    let (checks, file) = (dir.path().join("checks"), dir.path().join("now"));
+    let condition = format!("echo noise | tee -a {}; test -e {}", checks.display(), file.display());
     let prof = Prof::new(&dir, "record --last 2s -p").arg(known.pid().to_string());
     let mut prof = prof.arg("--when").arg(condition).start().sampling();
-    std::thread::sleep(Duration::from_millis(2500));
+    until(|| std::fs::read_to_string(&checks).is_ok_and(|text| text.lines().count() >= 2));
     assert!(prof.is_running(), "there is no such file");
     std::fs::write(&file, "").unwrap();
     let out = prof.finish().ok().says(&["test -e", "held"]);
@@ -120,6 +118,9 @@ fn a_command_that_succeeds_ends_the_recording() {
 fn a_condition_that_did_not_hold_is_reported() {
     let dir = temp_dir();
     let known = busy();
+    let idle = Running::start(Command::new("sleep").arg("1000s"));
+    let prof = Prof::new(&dir, "record --last 1s --when cpu>20% -d 2500ms -o idle.pb.gz -p");
+    prof.arg(idle.pid().to_string()).run().ok().says(&["cpu>20%", "before", "held"]);
     let prof = Prof::new(&dir, "record --last 1s -d 1500ms -p").arg(known.pid().to_string());
     let out = prof.arg("--when").arg("sleep 1000").run().ok();
     out.says(&["sleep 1000", "before", "held"]);

@@ -164,18 +164,22 @@ fn an_existing_file_is_replaced_and_keeps_its_mode() {
 #[test]
 fn a_recording_without_samples_replaces_one_without_samples_alone() {
     let dir = temp_dir();
-    let record =
-        |command: &str, args: &str| Prof::new(&dir, "record -F 999").target(command, args).run();
-    record("true", "").ok();
-    record("true", "").ok();
-    assert_eq!(names(&dir), ["profile.pb.gz"]);
+    // A sample a second: a short command has none.
+    let empty = || Prof::new(&dir, "record -F 1").target("true", "").run().ok();
     let program = target("exits", Build::C);
-    record(program.to_str().unwrap(), "0 200").ok();
+    empty();
+    empty();
+    assert_eq!(names(&dir), ["profile.pb.gz"]);
+    Prof::new(&dir, "record -F 999").target(&program, "0 200").run().ok();
     let good = std::fs::read(dir.path().join("profile.pb.gz")).unwrap();
-    record("true", "").exits(1).says(&["profile.pb.gz stays", "no samples"]);
+    empty().says(&["profile.pb.gz stays", "no samples"]);
     assert_eq!(std::fs::read(dir.path().join("profile.pb.gz")).unwrap(), good);
     assert_eq!(names(&dir), ["profile.pb.gz"]);
-    record(program.to_str().unwrap(), "0 200").ok();
+    let idle = Running::start(Command::new("sleep").arg("60"));
+    let attached = Prof::new(&dir, "record -F 1 -d 200ms -p").arg(idle.pid().to_string()).run();
+    attached.exits(1).says(&["profile.pb.gz stays"]);
+    // That no event happened is a result.
+    Prof::new(&dir, "record -e page-faults:k").target("true", "").run().ok();
     assert_eq!(std::fs::read(dir.path().join("profile.old.pb.gz")).unwrap(), good);
 }
 

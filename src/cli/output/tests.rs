@@ -11,6 +11,10 @@ fn profile() -> Profile {
     Builder::new(&[("cpu", "nanoseconds")]).finish(None)
 }
 
+fn recording(path: &Path) -> anyhow::Result<Output> {
+    Output::create_recording(path, WithoutSamples::ReplacesNothing)
+}
+
 fn entries(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -87,8 +91,8 @@ fn the_profile_before_a_recording_stays_under_another_name() {
     let old = dir.path().join("profile.old.pb.gz");
     for before in ["", "first", "second"] {
         fs::write(&path, before).unwrap();
-        let mut output = Output::create_recording(&path).unwrap();
-        assert_eq!(output.replaces_values(), !before.is_empty());
+        let mut output = recording(&path).unwrap();
+        assert_eq!(output.refuses_empty(), !before.is_empty());
         if before == "second" {
             // Written twice: without names, and with them.
             assert!(output.keep(b"unnamed").unwrap());
@@ -101,7 +105,7 @@ fn the_profile_before_a_recording_stays_under_another_name() {
     // Both names are one file's.
     fs::remove_file(&old).unwrap();
     fs::hard_link(&path, &old).unwrap();
-    Output::create_recording(&path).unwrap().write_with(|out| out.write_all(b"newer")).unwrap();
+    recording(&path).unwrap().write_with(|out| out.write_all(b"newer")).unwrap();
     assert_eq!(
         (fs::read(&path).unwrap(), fs::read(&old).unwrap()),
         (b"newer".into(), b"new".into())
@@ -117,7 +121,7 @@ fn a_link_under_the_other_name_is_replaced_and_not_followed() {
     fs::write(&victim, "mine").unwrap();
     fs::write(&path, "before").unwrap();
     std::os::unix::fs::symlink(&victim, &old).unwrap();
-    Output::create_recording(&path).unwrap().write_with(|out| out.write_all(b"new")).unwrap();
+    recording(&path).unwrap().write_with(|out| out.write_all(b"new")).unwrap();
     assert_eq!(fs::read(&victim).unwrap(), b"mine");
     assert!(fs::symlink_metadata(&old).unwrap().is_file());
     assert_eq!(fs::read(&old).unwrap(), b"before");
