@@ -159,10 +159,10 @@ impl Output {
     ///
     /// As [`Output::write`].
     pub fn keep(&mut self, bytes: &[u8]) -> anyhow::Result<bool> {
-        if self.content != Content::Profile || !self.stays() {
+        let Sink::Replace(file, place) = &mut self.sink else { return Ok(false) };
+        if self.content != Content::Profile {
             return Ok(false);
         }
-        let Sink::Replace(file, place) = &mut self.sink else { return Ok(false) };
         let previous = std::mem::replace(&mut self.previous, Previous::Dropped);
         let mut keep = || {
             file.file_mut().write_all(bytes)?;

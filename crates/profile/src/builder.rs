@@ -185,21 +185,8 @@ impl Builder {
         samples: u32,
         values: &[(Column, i64)],
     ) {
-        if let Some(rest) = self.add_to_earlier_slices(callers, innermost, labels, values) {
-            return self.add_now(callers, innermost, labels, samples, &rest);
-        }
-        self.add_now(callers, innermost, labels, samples, values);
-    }
-
-    /// Adds values to the current sums.
-    fn add_now(
-        &mut self,
-        callers: &[LocationId],
-        innermost: Option<(Option<MappingId>, u64)>,
-        labels: LabelSetId,
-        samples: u32,
-        values: &[(Column, i64)],
-    ) {
+        let rest = self.add_to_earlier_slices(callers, innermost, labels, values);
+        let values = rest.as_deref().unwrap_or(values);
         let Some((mapping, address)) = innermost else {
             let (row, _) = self.row_of_stack(callers.iter().copied(), labels);
             return self.count(row, samples, values);

@@ -133,7 +133,8 @@ impl Builder {
     }
 
     /// True if there are many sets of labels, and some may be of slices that were dropped: see
-    /// [`Builder::renumber_labels`]. The limit of threads that can be told apart is not near yet.
+    /// [`Builder::renumber_labels`]. That is at half of the limit beyond which threads have no set of
+    /// their own.
     pub fn has_old_labels(&self) -> bool {
         let sets = self.profile.labels.len();
         let used = self.slices.as_ref().map_or(sets, |slices| slices.used_labels);
