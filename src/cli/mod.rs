@@ -38,9 +38,10 @@ mod values;
 mod words;
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use sys::printed::{self, Stderr};
 use sys::{Error, ErrorKind};
@@ -148,11 +149,12 @@ pub enum Command {
 ///
 /// Exit codes: see [`examples::statuses`].
 pub fn main() -> ExitCode {
-    let words = match words::normalized(std::env::args_os().collect(), &Cli::command()) {
+    let prof = Cli::command();
+    let words = match words::normalized(std::env::args_os().collect(), &prof) {
         Ok(words) => words,
         Err(wrong) => return fail(&usage(wrong)),
     };
-    let cli = match Cli::try_parse_from(words) {
+    let cli = match parsed(words, prof) {
         Ok(cli) => cli,
         Err(error) => return explain(error),
     };
@@ -176,6 +178,12 @@ pub fn main() -> ExitCode {
         Command::Man(args) => completions::man(args),
     };
     result.unwrap_or_else(|error| fail(&error))
+}
+
+/// Parses the words with clap's description of prof, which takes a millisecond to make.
+fn parsed(words: Vec<OsString>, mut prof: clap::Command) -> Result<Cli, clap::Error> {
+    let mut matches = prof.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut prof))
 }
 
 /// Prints the requested help, or the error in the arguments.
