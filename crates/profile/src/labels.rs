@@ -55,6 +55,7 @@ impl Default for LabelTable {
     }
 }
 
+#[inline]
 fn hash(labels: &[Label]) -> u64 {
     let mut h = FxHasher::default();
     labels.hash(&mut h);
@@ -97,6 +98,7 @@ impl LabelTable {
     }
 
     /// The labels of a set.
+    #[inline]
     pub fn get(&self, id: LabelSetId) -> &[Label] {
         slice(&self.labels, &self.ends, id.0)
     }

@@ -208,6 +208,7 @@ pub struct Profile {
 
 impl Profile {
     /// Lines of a location, innermost (inlined) function first; empty if not symbolized.
+    #[inline]
     pub fn lines_of(&self, location: LocationId) -> &[Line] {
         let l = &self.locations[location.0 as usize];
         &self.lines[l.first_line as usize..(l.first_line + l.line_count) as usize]
@@ -223,6 +224,7 @@ impl Profile {
     }
 
     /// Values of sample number `index`, one for each of `sample_types`.
+    #[inline]
     pub fn values_of(&self, index: usize) -> &[i64] {
         let n = self.sample_types.len();
         &self.values[index * n..(index + 1) * n]

@@ -24,6 +24,7 @@ impl<K: Copy + Eq, V: Copy> Recent<K, V> {
     }
 
     /// The value, if it is still cached. `hash` is that of `key`, with well-distributed lower bits.
+    #[inline]
     pub fn get(&self, hash: u64, key: K) -> Option<V> {
         let &(stored, value) = self.slots.get(slot(hash))?;
         (stored == key).then_some(value)

@@ -49,6 +49,7 @@ impl StackTable {
     }
 
     /// Frames of a stack, leaf first.
+    #[inline]
     pub fn get(&self, id: StackId) -> &[LocationId] {
         let Stacks { frames, ends } = &*self.shared;
         let i = id.0 as usize;
@@ -151,6 +152,7 @@ impl StackInterner {
     }
 }
 
+#[inline]
 fn hash(frames: &[LocationId]) -> u64 {
     let mut h = FxHasher::default();
     frames.hash(&mut h);

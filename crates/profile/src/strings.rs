@@ -24,6 +24,7 @@ pub struct StringTable {
     index: HashTable<u32>,
 }
 
+#[inline]
 fn hash(s: &str) -> u64 {
     let mut h = FxHasher::default();
     h.write(s.as_bytes());
@@ -94,6 +95,7 @@ impl StringTable {
     }
 
     /// Text of a string. Panics if `id` is of another table and out of range.
+    #[inline]
     pub fn get(&self, id: StrId) -> &str {
         slice(&self.arena, &self.ends, id.0)
     }
@@ -119,6 +121,7 @@ impl StringTable {
     }
 }
 
+#[inline]
 fn slice<'a>(arena: &'a str, ends: &[usize], id: u32) -> &'a str {
     let start = if id == 0 { 0 } else { ends[id as usize - 1] };
     &arena[start..ends[id as usize]]

@@ -78,6 +78,7 @@ impl Default for StackTables {
 }
 
 /// Hash of two numbers; the first may be small.
+#[inline]
 pub fn hash2(a: u32, b: u64) -> u64 {
     let mut h = FxHasher::default();
     h.write_u64(b);

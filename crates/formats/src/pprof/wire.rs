@@ -27,6 +27,15 @@ pub(super) struct FieldTag {
 }
 
 impl FieldTag {
+    /// A valid tag of one byte, as all those of pprof are.
+    #[inline(always)]
+    fn decode_byte(byte: u8) -> Option<FieldTag> {
+        const WIRES: u8 = 1 << VARINT | 1 << FIXED64 | 1 << LEN | 1 << FIXED32;
+        let wire = byte & 7;
+        let is_valid = (8..0x80).contains(&byte) && WIRES >> wire & 1 != 0;
+        is_valid.then_some(FieldTag { field: u32::from(byte >> 3), wire })
+    }
+
     pub(super) fn decode(raw: u64, at: u64) -> Result<FieldTag, ReadError> {
         let field = raw >> 3;
         let wire = (raw & 7) as u8;
@@ -79,6 +88,12 @@ impl<'a> Cursor<'a> {
             self.rest = rest;
             return Ok(u64::from(*byte));
         }
+        if let [low, high, rest @ ..] = self.rest
+            && *high < 0x80
+        {
+            self.rest = rest;
+            return Ok(u64::from(*low & 0x7f) | u64::from(*high) << 7);
+        }
         if let Some(word) = self.rest.first_chunk::<8>()
             && let Some((value, len)) = decode_word(u64::from_le_bytes(*word))
         {
@@ -102,8 +117,20 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next field's tag; `None` at the end of the message.
-    #[inline]
+    #[inline(always)]
     pub(super) fn tag(&mut self) -> Result<Option<FieldTag>, ReadError> {
+        if let [byte, rest @ ..] = self.rest
+            && let Some(tag) = FieldTag::decode_byte(*byte)
+        {
+            self.rest = rest;
+            return Ok(Some(tag));
+        }
+        self.tag_slow()
+    }
+
+    /// For the end of a message, numbers of fields from 16 on, and errors.
+    #[inline(never)]
+    fn tag_slow(&mut self) -> Result<Option<FieldTag>, ReadError> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -113,7 +140,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The content of the length-delimited field whose tag was just read.
-    #[inline]
+    #[inline(always)]
     pub(super) fn field(&mut self) -> Result<Cursor<'a>, ReadError> {
         let at = self.at();
         let len = self.varint()?;
