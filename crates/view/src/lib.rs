@@ -29,6 +29,7 @@ mod model;
 mod over;
 mod packages;
 mod part;
+mod parts;
 mod peek;
 mod quality;
 pub mod query;
@@ -89,6 +90,7 @@ pub use top::{Row, Sort, Top, TopOptions};
 pub use traces::{Trace, Traces};
 pub use tree::{Children, Cut, Direction, Node, Ordered, Tree};
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use profile::{LabelSetId, LocationId, Profile, SampleRow, StrId, TimesId, UnfilteredType};
@@ -230,14 +232,29 @@ impl<'a> View<'a> {
 
     /// The samples that have a value of another sample type, with that value.
     fn samples_of_type(&self, type_index: usize) -> impl Iterator<Item = ViewSample<'_>> {
+        self.samples_between(0..self.profile.samples.len(), type_index)
+    }
+
+    /// The same of the rows of a range.
+    fn samples_between(
+        &self,
+        rows: Range<usize>,
+        type_index: usize,
+    ) -> impl Iterator<Item = ViewSample<'_>> {
         let width = self.profile.sample_types.len().max(1);
-        let values = self.profile.values.iter().skip(type_index).step_by(width);
-        let samples = self.profile.samples.iter().zip(values).enumerate();
+        let values = self.profile.values.iter().skip(rows.start * width + type_index);
+        let samples = rows.clone().zip(&self.profile.samples[rows]).zip(values.step_by(width));
+        let samples = samples.map(|((row, sample), value)| (row, (sample, value)));
         let samples = samples.take_while(|&(row, _)| self.goes_on(row));
         let shown = move |v: i64| v != 0 && self.shows(v);
         samples
             .filter(move |(_, (_, v))| shown(**v))
             .map(|(row, (&sample, &value))| self.sample(row, sample, value))
+    }
+
+    /// The samples that have a value, of a part of the rows.
+    fn samples_in(&self, rows: Range<usize>) -> impl Iterator<Item = ViewSample<'_>> {
+        self.samples_between(rows, self.type_index)
     }
 
     /// The samples with these numbers.

@@ -4,6 +4,7 @@
 mod by_location;
 
 use super::mean::mean;
+use super::parts::by_parts;
 use super::{Frames, View, ViewSample};
 use by_location::LocationSums;
 
@@ -192,15 +193,12 @@ impl RowSums<RowValues> {
     }
 
     fn add_by_location(&mut self, view: &View) {
-        let mut sums = LocationSums::new(&view.frames, view.profile.locations.len());
-        for sample in view.samples() {
-            if sample.stack.is_empty() {
-                self.add_by_frame(view, &sample);
-            } else {
-                sums.add(sample.stack, sample.value);
-            }
-        }
-        sums.add_to(self);
+        let parts = by_parts(view, |rows| {
+            let mut sums = LocationSums::new(&view.frames, view.profile.locations.len());
+            view.samples_in(rows).for_each(|sample| sums.add(sample.stack, sample.value));
+            sums
+        });
+        parts.into_iter().for_each(|sums| sums.add_to(self));
     }
 
     #[inline(always)]

@@ -1,7 +1,10 @@
 //! Shares of the value of a view that lack something: the rest of their stack, or a name.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
+use super::parts::by_parts;
 use super::{View, ViewSample};
 use profile::{LocationId, Profile, StrId, Truncation};
 
@@ -32,28 +35,11 @@ impl Shares {
             locations.map(|id| profile.truncation_of(id).is_some_and(lacks)).collect();
         // Most profiles have no such stacks: then theirs need not be searched.
         let truncates = ends.contains(&true);
-        let counts = counts_samples(profile);
-        let mut shares = Shares::default();
-        let mut nameless: FxHashMap<StrId, i64> = FxHashMap::default();
-        let plus = |sum: &mut i64, value: i64| *sum = sum.saturating_add(value);
-        for ViewSample { stack, value, row, .. } in view.samples() {
-            let value = value.saturating_abs();
-            let samples = sample_count(profile.values_of(row), counts);
-            plus(&mut shares.all, value);
-            plus(&mut shares.samples, samples);
-            if truncates && stack.iter().any(|location| ends[location.0 as usize]) {
-                plus(&mut shares.truncated, value);
-                plus(&mut shares.truncated_samples, samples);
-            }
-            if let Some(&leaf) = stack.first()
-                && !has_name(profile, leaf)
-            {
-                let mapping = profile.locations[leaf.0 as usize].mapping;
-                let file = mapping.map_or(StrId::EMPTY, |m| profile.mappings[m.0 as usize].file);
-                plus(&mut shares.nameless, value);
-                plus(nameless.entry(file).or_default(), value);
-            }
-        }
+        let ends = truncates.then_some(ends.as_slice());
+        let parts = by_parts(view, |rows| PartShares::new(view, rows, ends));
+        let mut sum = PartShares::default();
+        parts.into_iter().for_each(|part| sum.add(part));
+        let PartShares { mut shares, nameless } = sum;
         shares.nameless_in = nameless.into_iter().collect();
         let name = |file: StrId| profile.str(file);
         shares.nameless_in.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| name(a.0).cmp(name(b.0))));
@@ -80,6 +66,60 @@ impl Shares {
         let is_ordinary = product(truncated, samples) <= ORDINARY * product(all, truncated_samples);
         truncated_samples <= FEW && truncated_samples * MANY <= samples && is_ordinary
     }
+}
+
+/// The shares of a part of the samples.
+#[derive(Default)]
+struct PartShares {
+    shares: Shares,
+    /// The value of those without a name, by the file of the binary.
+    nameless: FxHashMap<StrId, i64>,
+}
+
+impl PartShares {
+    /// Those of some rows; `ends`: the locations that end a truncated stack, if there are any.
+    fn new(view: &View, rows: Range<usize>, ends: Option<&[bool]>) -> PartShares {
+        let profile = view.profile;
+        let counts = counts_samples(profile);
+        let PartShares { mut shares, mut nameless } = PartShares::default();
+        for ViewSample { stack, value, row, .. } in view.samples_in(rows) {
+            let value = value.saturating_abs();
+            let samples = sample_count(profile.values_of(row), counts);
+            plus(&mut shares.all, value);
+            plus(&mut shares.samples, samples);
+            let is_end = |ends: &[bool]| stack.iter().any(|location| ends[location.0 as usize]);
+            if ends.is_some_and(is_end) {
+                plus(&mut shares.truncated, value);
+                plus(&mut shares.truncated_samples, samples);
+            }
+            if let Some(&leaf) = stack.first()
+                && !has_name(profile, leaf)
+            {
+                let mapping = profile.locations[leaf.0 as usize].mapping;
+                let file = mapping.map_or(StrId::EMPTY, |m| profile.mappings[m.0 as usize].file);
+                plus(&mut shares.nameless, value);
+                plus(nameless.entry(file).or_default(), value);
+            }
+        }
+        PartShares { shares, nameless }
+    }
+
+    /// Adds those of the next part.
+    fn add(&mut self, part: PartShares) {
+        let (sum, shares) = (&mut self.shares, part.shares);
+        plus(&mut sum.all, shares.all);
+        plus(&mut sum.samples, shares.samples);
+        plus(&mut sum.truncated, shares.truncated);
+        plus(&mut sum.truncated_samples, shares.truncated_samples);
+        plus(&mut sum.nameless, shares.nameless);
+        for (file, value) in part.nameless {
+            plus(self.nameless.entry(file).or_default(), value);
+        }
+    }
+}
+
+fn plus(sum: &mut i64, value: i64) {
+    *sum = sum.saturating_add(value);
 }
 
 /// True if the first sample type counts samples.

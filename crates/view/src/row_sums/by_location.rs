@@ -29,6 +29,8 @@ pub(super) struct LocationSums<'f> {
     locations: Vec<LocationSum>,
     /// Sums of the samples whose leaf it is, by location.
     self_values: Vec<i64>,
+    /// Sum of the samples without a stack, if there are any.
+    without_stack: Option<i64>,
     shared: SharedRows,
     /// Number of the last sample.
     sample: u32,
@@ -53,19 +55,21 @@ impl<'f> LocationSums<'f> {
             frames,
             locations: rows.map(|rows| LocationSum { rows, ..LocationSum::default() }).collect(),
             self_values: vec![0; locations],
+            without_stack: None,
             shared,
             sample: 0,
         }
     }
 
-    /// Adds a sample with a stack.
+    /// Adds a sample.
     #[inline(always)]
     pub(super) fn add(&mut self, stack: &[LocationId], amount: i64) {
         self.sample += 1;
-        if let Some(leaf) = stack.first() {
-            let sum = &mut self.self_values[leaf.0 as usize];
-            *sum = sum.wrapping_add(amount);
-        }
+        let sum = match stack.first() {
+            Some(leaf) => &mut self.self_values[leaf.0 as usize],
+            None => self.without_stack.get_or_insert(0),
+        };
+        *sum = sum.wrapping_add(amount);
         self.shared.begin_stack(stack.len());
         for location in stack {
             let sum = &mut self.locations[location.0 as usize];
@@ -80,6 +84,11 @@ impl<'f> LocationSums<'f> {
 
     /// Adds the sums to those of the rows.
     pub(super) fn add_to(self, rows: &mut RowSums<RowValues>) {
+        if let Some(value) = self.without_stack {
+            let row = rows.touched(self.frames.no_stack);
+            row.self_value = row.self_value.wrapping_add(value);
+            row.total = row.total.wrapping_add(value);
+        }
         for (number, sum) in self.locations.iter().enumerate().filter(|(_, sum)| sum.sample != 0) {
             let frames = self.frames.at(LocationId(number as u32));
             if let Some(&leaf) = frames.first() {
