@@ -204,7 +204,9 @@ impl Args {
                 return Err(usage("--diff compares FILEs: record the target with prof record"));
             }
             if !self.files.is_empty() {
-                return Err(usage("give FILEs to draw or a target to record, not both"));
+                return Err(usage(
+                    "give FILEs to draw or a target to record, not both; a COMMAND comes after '--'",
+                ));
             }
             if self.draw.filter.samples.time.is_given() && !self.target.timestamps {
                 return Err(usage("--time of a recording needs --timestamps"));

@@ -282,8 +282,21 @@ pub fn whole_stacks_of(profile: &Profile, why: Truncation) -> Option<String> {
             let remedy = Compilers::find(profile).whole_stacks();
             remedy.map(|remedy| format!("for whole stacks: {remedy}"))
         }
+        Truncation::SmallDump if is_of_waits(profile) => {
+            Some(format!("for whole stacks: {COPIES}"))
+        }
         why => whole_stacks(why),
     }
+}
+
+/// The remedy for stacks of waits, requests and calls, whose copies have a size of their own.
+const COPIES: &str = "-g fp, if it is built with -fno-omit-frame-pointer: of the stacks of waits, \
+                      requests and calls, 8 to 32 KiB are copied";
+
+/// Whether there are waits, requests or calls, and no CPU time.
+fn is_of_waits(profile: &Profile) -> bool {
+    let has = |name: &&str| profile.type_index(name).is_some();
+    ["wall", "delay", "io_delay", "syscall_time"].iter().any(has) && !has(&"cpu")
 }
 
 /// The same without a profile.

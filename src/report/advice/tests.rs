@@ -176,3 +176,17 @@ fn a_binary_that_was_replaced_is_searched_for_and_not_built_again() {
           --symbol-path DIR"]
     );
 }
+
+/// Their copies do not become larger by -g dwarf,BYTES.
+#[test]
+fn cut_stacks_of_waits_have_a_remedy_of_their_own() {
+    let remedy = |kind| {
+        let profile =
+            profile::Builder::new(&[("samples", "count"), (kind, "nanoseconds")]).finish(None);
+        whole_stacks_of(&profile, Truncation::SmallDump).unwrap()
+    };
+    assert!(remedy("cpu").contains("-g dwarf,65528"));
+    for kind in ["wall", "delay", "syscall_time"] {
+        assert!(remedy(kind).contains("-g fp") && !remedy(kind).contains("dwarf"), "{kind}");
+    }
+}
