@@ -31,20 +31,11 @@ pub enum LineWidth {
 }
 
 impl LineWidth {
-    /// The least room for a name, so that something of it can be read.
-    const LEAST_NAME: usize = 24;
-
     /// A function's name that fits next to `taken` columns.
     fn fitted(self, name: &str, taken: usize) -> String {
         let name = clean(name);
         let LineWidth::Columns(columns) = self else { return name };
-        let room = columns.saturating_sub(taken).max(LineWidth::LEAST_NAME);
-        if name.width() <= room {
-            return name;
-        }
-        let short = shorten::label(&name, room);
-        // Wide characters take two columns.
-        if short.width() <= room { short } else { shorten::label(&name, room / 2) }
+        shorten::label(&name, columns.saturating_sub(taken).max(shorten::LEAST_NAME))
     }
 }
 

@@ -95,27 +95,15 @@ impl Detail {
         let (left, name) = (columns.saturating_sub(begin.width()), self.name.width());
         let room = left.saturating_sub(end.width());
         if room >= LEAST_NAME {
-            return format!("{begin}{}{end}", narrowed(&self.name, room));
+            return format!("{begin}{}{end}", shorten::middle(&self.name, room));
         }
         let room = left.saturating_sub(name.min(LEAST_NAME) + 2);
         if room >= LEAST_PLACES {
-            let name = narrowed(&self.name, name.min(LEAST_NAME));
-            return format!("{begin}{name}  {}", narrowed(end.trim_start(), room));
+            let name = shorten::middle(&self.name, name.min(LEAST_NAME));
+            return format!("{begin}{name}  {}", shorten::middle(end.trim_start(), room));
         }
-        narrowed(&format!("{begin}{}", self.name), columns)
+        shorten::middle(&format!("{begin}{}", self.name), columns)
     }
-}
-
-/// A text of at most this many columns; of a longer one, both ends.
-fn narrowed(text: &str, columns: usize) -> String {
-    let mut most = columns;
-    let mut shortened = shorten::middle(text, most);
-    // Characters may be two columns wide.
-    while shortened.width() > columns && most > 1 {
-        most = most.saturating_sub((shortened.width() - columns).div_ceil(2)).max(1);
-        shortened = shorten::middle(text, most);
-    }
-    shortened
 }
 
 /// The name of the box below all others.

@@ -3,7 +3,9 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use ratatui::text::Span;
+use tui_input::Input;
+use unicode_width::UnicodeWidthStr;
 
 use super::app::{App, Prompt, Purpose};
 use super::detail::Detail;
@@ -256,18 +258,11 @@ const MESSAGE_LINES: u16 = 4;
 /// Draws a message above the end of the screen, in as many lines as it needs.
 fn draw_message(app: &App, message: &str, bottom: Rect, out: &mut Buffer) {
     let text = app.theme.text(message);
-    // A message may quote a long text of the file.
-    let mut left: Vec<char> = text.chars().take(10_000).collect();
     let room = usize::from(bottom.width.saturating_sub(2)).max(1);
-    let mut lines: Vec<String> = Vec::new();
-    while !left.is_empty() && lines.len() < usize::from(MESSAGE_LINES.min(bottom.y)) {
-        let mut end = left.len();
-        while left[..end].iter().collect::<String>().width() > room && end > 1 {
-            end = left[..end - 1].iter().rposition(|c| *c == ' ').map_or(end - 1, |at| at.max(1));
-        }
-        lines.push(left.drain(..end).collect());
-    }
-    if !left.is_empty()
+    let all = shorten::wrapped(&text, room);
+    let most = usize::from(MESSAGE_LINES.min(bottom.y));
+    let mut lines: Vec<String> = all.iter().take(most).map(|&line| line.to_owned()).collect();
+    if all.len() > lines.len()
         && let Some(last) = lines.last_mut()
     {
         last.push_str(app.theme.glyph("…", "."));
@@ -291,18 +286,49 @@ fn draw_prompt(app: &App, prompt: &Prompt, area: Rect, out: &mut Buffer) -> Posi
     };
     let begin = label.len() as u16;
     let room = usize::from(area.width.saturating_sub(begin)).max(1);
-    let first = prompt.input.visual_scroll(room);
-    let mut passed = 0;
-    let is_right = |c: &char| {
-        passed += c.width().unwrap_or(0);
-        passed > first
-    };
-    let visible: String = prompt.input.value().chars().filter(is_right).take(room).collect();
+    let TypedText { before, after } = TypedText::new(&prompt.input, app.theme, room);
     let error = prompt.error.as_ref().map_or(String::new(), |error| format!("   {error}"));
-    put(out, app.theme, area, &format!("{label}{visible}{error}"), app.theme.bar());
-    let cursor = prompt.input.visual_cursor().saturating_sub(first) as u16;
+    put(out, app.theme, area, &format!("{label}{before}{after}{error}"), app.theme.bar());
+    let cursor = u16::try_from(columns(&before)).unwrap_or(u16::MAX);
     let x = area.x + begin.saturating_add(cursor).min(area.width.saturating_sub(1));
     Position { x, y: area.y }
+}
+
+/// A typed text as the terminal shows it.
+struct TypedText {
+    /// The end of what is before the cursor.
+    before: String,
+    /// What is behind it.
+    after: String,
+}
+
+impl TypedText {
+    /// A text of which as much is visible before the cursor as `room` columns take, with one of them
+    /// for the cursor itself.
+    fn new(input: &Input, theme: Theme, room: usize) -> TypedText {
+        let value = input.value();
+        let at = value.char_indices().nth(input.cursor()).map_or(value.len(), |(at, _)| at);
+        let (before, after) = (theme.text(&value[..at]), theme.text(&value[at..]));
+        let mut left = columns(&before);
+        let before = symbols(&before).into_iter().skip_while(|symbol| {
+            let is_hidden = left >= room;
+            left = left.saturating_sub(symbol.width());
+            is_hidden
+        });
+        TypedText { before: before.collect(), after: after.into_owned() }
+    }
+}
+
+/// The characters of a text as a terminal shows them, each with those that combine with it.
+fn symbols(text: &str) -> Vec<String> {
+    // As the buffer divides it.
+    let span = Span::raw(text);
+    span.styled_graphemes(Style::new()).map(|part| part.symbol.to_owned()).collect()
+}
+
+/// The columns that a text takes on a terminal.
+fn columns(text: &str) -> usize {
+    symbols(text).iter().map(|symbol| symbol.width()).sum()
 }
 
 /// Draws the help from a line on.

@@ -3,6 +3,7 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{App, Command, by_label};
+use crate::report::shorten;
 use crate::report::terminal::cursor::Move;
 use crate::report::terminal::keys::{self, Action};
 use crate::report::terminal::menu::{Choice, Menu, MenuItem};
@@ -251,11 +252,9 @@ impl App {
         let mut keys = std::iter::once('y').chain(std::iter::repeat(' '));
         let mut items = Vec::new();
         for line in lines {
-            let chars: Vec<char> = line.chars().collect();
-            for part in chars.chunks(columns).take(MAX_PARTS) {
-                let text: String = part.iter().collect();
+            for part in shorten::wrapped(&line, columns).into_iter().take(MAX_PARTS) {
                 let copy = Choice::Copy(command.clone());
-                items.push(item(keys.next().unwrap_or(' '), text, copy));
+                items.push(item(keys.next().unwrap_or(' '), part, copy));
             }
         }
         self.menu = Some(Menu::new("command of this page; y copies".to_owned(), items));

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-use super::list::{ListRow, draw_row, is_narrow, rows};
+use super::list::{ListRow, RowName, Shortening, draw_row, is_narrow, rows};
 use super::titles::{self, Title};
 use crate::report::terminal::app::App;
 use crate::report::terminal::source::{Code, CodeRow, Content};
@@ -35,7 +35,8 @@ pub(super) fn draw_code(app: &App, code: &Code, area: Rect, out: &mut Buffer) {
         let is_selected = i == app.page().cursor.selected;
         let width = if is_narrow(row) { None } else { Some(width) };
         let values = values(app, code, at, width);
-        draw_row(app, ListRow { values, name: &at.text, style, is_selected }, row, out);
+        let name = RowName::plain(&at.text, Shortening::End);
+        draw_row(app, ListRow { values, name, style, is_selected }, row, out);
     }
 }
 

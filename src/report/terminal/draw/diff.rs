@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 use unicode_width::UnicodeWidthStr;
 
-use super::list::{ListRow, draw_empty, draw_row, is_narrow, row_title, rows};
+use super::list::{ListRow, RowName, Shortening, draw_empty, draw_row, is_narrow, row_title, rows};
 use super::titles::{self, Title};
 use crate::report::diff::{difference, p_value, ratio, value};
 use crate::report::terminal::app::App;
@@ -53,12 +53,17 @@ pub(super) fn draw_diff(app: &App, found: &DiffTable, area: Rect, out: &mut Buff
         let style = if at.is_significant() { Style::new() } else { app.theme.faint() };
         let is_narrow = is_narrow(row);
         let values = values(app, &found.diff, Cells { change, width, is_narrow });
-        let mut name = found.name(i);
-        if let Some(binary) = found.binary(i) {
-            name += &format!("  ({binary})");
-        }
+        let name = RowName {
+            before: "",
+            name: &found.name(i),
+            after: &found.binary(i).map(|binary| format!("  ({binary})")).unwrap_or_default(),
+            shortening: match found.function(i) {
+                Some(_) => Shortening::Function,
+                None => Shortening::Middle,
+            },
+        };
         let is_selected = i == app.page().cursor.selected;
-        draw_row(app, ListRow { values, name: &name, style, is_selected }, row, out);
+        draw_row(app, ListRow { values, name, style, is_selected }, row, out);
     }
 }
 

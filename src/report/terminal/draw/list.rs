@@ -8,13 +8,14 @@ use unicode_width::UnicodeWidthStr;
 
 use super::titles::{self, Title};
 use super::{fill, put};
+use crate::report::shorten::{self, LEAST_NAME};
+use crate::report::states;
 use crate::report::terminal::app::App;
 use crate::report::terminal::empty;
 use crate::report::terminal::model::{Facts, Graph, SMALL_BRANCH, Table, ThreadTable};
 use crate::report::terminal::outline::branches;
 use crate::report::terminal::page::Body;
 use crate::report::terminal::theme::Theme;
-use crate::report::{shorten, states};
 use view::Direction;
 use view::query::{Column, Rows, Shown};
 
@@ -64,12 +65,61 @@ pub(super) fn is_narrow(area: Rect) -> bool {
     usize::from(area.width) < VALUES + 20
 }
 
+/// A name in a row, and the texts around it.
+#[derive(Clone, Copy)]
+pub(super) struct RowName<'a> {
+    /// Labels or branches before it.
+    pub(super) before: &'a str,
+    /// The name.
+    pub(super) name: &'a str,
+    /// The binary behind it.
+    pub(super) after: &'a str,
+    /// How it becomes shorter.
+    pub(super) shortening: Shortening,
+}
+
+/// How a name becomes shorter that its row has no room for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shortening {
+    /// As a function's name: without template arguments, then in the middle.
+    Function,
+    /// In the middle.
+    Middle,
+    /// At the right.
+    End,
+}
+
+impl RowName<'_> {
+    /// A name alone.
+    pub(super) fn plain(name: &str, shortening: Shortening) -> RowName<'_> {
+        RowName { before: "", name, after: "", shortening }
+    }
+
+    /// Its text in this many columns. What is behind it is left out rather than most of the name.
+    pub(super) fn text(self, theme: Theme, room: usize) -> String {
+        let RowName { before, name, after, shortening } = self;
+        let [before, name, after] = [before, name, after].map(|text| theme.text(text));
+        if before.width() + name.width() + after.width() <= room || shortening == Shortening::End {
+            return format!("{before}{name}{after}");
+        }
+        let room = room.saturating_sub(before.width());
+        let beside = room.saturating_sub(after.width());
+        let has_room = beside >= name.width().min(LEAST_NAME);
+        let (most, after) = if has_room { (beside, &*after) } else { (room, "") };
+        let name = match shortening {
+            Shortening::Function => shorten::label(&name, most),
+            Shortening::Middle | Shortening::End => shorten::middle(&name, most),
+        };
+        format!("{before}{}{after}", theme.text(&name))
+    }
+}
+
 /// A row of a list.
 pub(super) struct ListRow<'a> {
     /// Its columns of values.
     pub(super) values: Vec<Span<'static>>,
     /// Its name.
-    pub(super) name: &'a str,
+    pub(super) name: RowName<'a>,
     /// Appearance of the name.
     pub(super) style: Style,
     /// The cursor is on it.
@@ -84,8 +134,11 @@ pub(super) fn draw_row(app: &App, list_row: ListRow<'_>, row: Rect, out: &mut Bu
         spans.truncate(1);
         spans.push(Span::raw("  "));
     }
-    let text = app.theme.text(name);
     let left = app.page().cursor.left;
+    let taken: usize = spans.iter().map(Span::width).sum();
+    // A row that is moved to the left shows the whole name.
+    let room = if left == 0 { usize::from(row.width).saturating_sub(taken) } else { usize::MAX };
+    let text = name.text(app.theme, room);
     // A name may be much longer than the screen is wide.
     let visible: String = text.chars().skip(left).take(usize::from(row.width)).collect();
     match app.search.as_ref().and_then(|search| search.regex.find(&visible)) {
@@ -179,19 +232,21 @@ pub(super) fn draw_table(app: &App, table: &Table, area: Rect, out: &mut Buffer)
     for (i, row) in rows(app, table.rows.len(), area) {
         let at = &table.rows[i];
         let values = values(facts, app.theme, at.self_value, at.total);
-        let mut name = labels.row(&table.labels(i)) + &table.name(i);
         let frame = facts.frame(at.frame);
-        if table.are_functions() && !frame.binary_name(&facts.profile).is_empty() {
-            name += &format!("  ({})", frame.binary_name(&facts.profile));
-        }
-        if matches!(table.kind, Rows::Lines | Rows::Files) && app.page().cursor.left == 0 {
-            // The last parts of a path and the line are what distinguishes rows.
-            let taken = if is_narrow(row) { 10 } else { values.iter().map(Span::width).sum() };
-            name = shorten::middle(&name, usize::from(row.width).saturating_sub(taken));
-        }
+        let after = match frame.binary_name(&facts.profile) {
+            binary if table.are_functions() && !binary.is_empty() => format!("  ({binary})"),
+            _ => String::new(),
+        };
+        let is_function = table.are_functions();
+        let name = RowName {
+            before: &labels.row(&table.labels(i)),
+            name: &table.name(i),
+            after: &after,
+            shortening: if is_function { Shortening::Function } else { Shortening::Middle },
+        };
         let style = if frame.kernel { app.theme.kernel() } else { Style::new() };
         let is_selected = i == app.page().cursor.selected;
-        draw_row(app, ListRow { values, name: &name, style, is_selected }, row, out);
+        draw_row(app, ListRow { values, name, style, is_selected }, row, out);
     }
     draw_note(app, table.rows.len(), area, out);
 }
@@ -251,11 +306,13 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
             _ if is_caller => "callers of ",
             _ => "callees of ",
         };
-        let text = format!("{branches}{mark}{section}{name}");
+        let before = format!("{branches}{mark}{section}");
+        let name =
+            RowName { before: &before, name: &name, after: "", shortening: Shortening::Function };
         let kernel = graph.facts.frame(node.frame).kernel;
         let style = if kernel { app.theme.kernel() } else { Style::new() };
         let is_selected = i == page.cursor.selected;
-        draw_row(app, ListRow { values, name: &text, style, is_selected }, row, out);
+        draw_row(app, ListRow { values, name, style, is_selected }, row, out);
     }
 }
 
@@ -278,7 +335,8 @@ pub(super) fn draw_text(app: &App, lines: &[String], area: Rect, out: &mut Buffe
         let is_selected = i == app.page().cursor.selected;
         let values = Vec::new();
         let style = Style::new();
-        draw_row(app, ListRow { values, name: &lines[i], style, is_selected }, row, out);
+        let name = RowName::plain(&lines[i], Shortening::End);
+        draw_row(app, ListRow { values, name, style, is_selected }, row, out);
     }
 }
 
@@ -329,9 +387,10 @@ pub(super) fn draw_states(app: &App, threads: &ThreadTable, area: Rect, out: &mu
             values.extend(states.iter().map(|&state| share(thread.by_state[state], 10)));
             values.push(Span::raw("  "));
         }
-        let name = threads.name(i);
+        let (name, style) = (threads.name(i), Style::new());
+        let name = RowName::plain(&name, Shortening::Middle);
         let is_selected = i == app.page().cursor.selected;
-        draw_row(app, ListRow { values, name: &name, style: Style::new(), is_selected }, row, out);
+        draw_row(app, ListRow { values, name, style, is_selected }, row, out);
     }
     draw_note(app, threads.rows.len(), area, out);
 }

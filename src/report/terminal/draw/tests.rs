@@ -224,6 +224,72 @@ fn the_selected_row_has_its_number_and_its_whole_name() {
     assert!(lines[10].contains('…'), "{lines:?}");
 }
 
+/// A profile of one function with a long name, in a binary.
+fn long_name() -> Profile {
+    let name =
+        format!("ns::Handler<{}>::handle<int>(ns::Request const&)::invoke", "T, ".repeat(60));
+    let mut b = Builder::new(&[("samples", "count")]);
+    let long = b.named_location(&name);
+    let main = b.named_location("main");
+    b.add(&[long, main], LabelSetId::EMPTY, 1, &[]);
+    b.finish(None)
+}
+
+#[test]
+fn a_long_name_is_shortened_so_that_its_end_is_visible() {
+    for shown in [Shown::functions(), Shown::Tree(Direction::Callers)] {
+        let lines = pressed(long_name(), shown.clone(), &[], (74, 12));
+        assert!(lines.iter().any(|line| line.ends_with("::invoke")), "{shown:?}: {lines:?}");
+    }
+    let lines = pressed(long_name(), Shown::functions(), &[], (74, 12));
+    assert!(lines[2].contains("  ns::Handler::ha"), "{lines:?}");
+    // Moved to the left, it is whole.
+    let lines = pressed(long_name(), Shown::functions(), &[Action::Right], (74, 12));
+    assert!(lines.iter().any(|line| line.contains("T, T, T, ")), "{lines:?}");
+}
+
+#[test]
+fn the_cursor_of_a_prompt_is_behind_what_is_typed() {
+    let theme = Theme { depth: Depth::None, charset: Charset::Unicode };
+    let typed = |text: &str, left: usize, room: usize| {
+        let mut input = Input::from(text);
+        for _ in 0..left {
+            input.handle(tui_input::InputRequest::GoToPrevChar);
+        }
+        let TypedText { before, after } = TypedText::new(&input, theme, room);
+        let cursor = columns(&before);
+        assert!(cursor < room, "{text}: {cursor}");
+        (before, after, cursor)
+    };
+    let whole =
+        |before: &str, after: &str, cursor: usize| (before.to_owned(), after.to_owned(), cursor);
+    assert_eq!(typed("main", 0, 10), whole("main", "", 4));
+    assert_eq!(typed("main", 1, 10), whole("mai", "n", 3));
+    assert_eq!(typed("函数", 1, 10), whole("函", "数", 2));
+    // The cursor has a column of its own.
+    assert_eq!(typed("函数函数", 0, 6), whole("函数", "", 4));
+    let accents = "e\u{301}".repeat(8);
+    assert_eq!(typed(&accents, 0, 10), whole(&accents, "", 8));
+    assert_eq!(typed(&accents, 1, 5), whole(&accents[..12], &accents[..3], 4));
+    // One symbol of several characters.
+    assert_eq!(typed("👩\u{200d}🔬x", 0, 10), whole("👩\u{200d}🔬x", "", 3));
+}
+
+#[test]
+fn a_name_has_more_room_than_the_binary_behind_it() {
+    let theme = Theme { depth: Depth::None, charset: Charset::Unicode };
+    let name = "std::vector<int>::push_back_of_all_elements";
+    let after = "  (libexample.so.1)";
+    let row = |shortening| list::RowName { before: "", name, after, shortening };
+    let text = |room| row(list::Shortening::Function).text(theme, room);
+    assert_eq!(text(62), format!("{name}{after}"));
+    assert_eq!(text(61), format!("std::vector::push_back_of_all_elements{after}"));
+    assert_eq!(text(44), format!("std::vector:…all_elements{after}"));
+    assert_eq!(text(40), "std::vector::push_back_of_all_elements");
+    assert_eq!(text(20), "std::vect…l_elements");
+    assert_eq!(row(list::Shortening::End).text(theme, 20), format!("{name}{after}"));
+}
+
 #[test]
 fn roots_that_are_too_narrow_are_counted() {
     let mut b = Builder::new(&[("samples", "count")]);
