@@ -180,6 +180,11 @@ impl Args {
         self.window.map_or(default, WindowArg::window)
     }
 
+    /// True if no option selects rows: they are those that are usual for the sample type.
+    fn has_usual_rows(&self) -> bool {
+        self.filter.granularity.is_none() && !Grouping::parse(&self.sort).is_grouped()
+    }
+
     /// The rows of the table, and their order.
     fn grouping(&self) -> Grouping {
         let grouping = Grouping::parse(&self.sort);

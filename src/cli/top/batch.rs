@@ -111,7 +111,11 @@ fn print(
     let type_index = args.filter.type_index(&profile)?;
     args.values.check(&profile, type_index)?;
     let format = if args.json { OutputFormat::Json } else { OutputFormat::WHOLE_TEXT };
-    let rows = Rows::from(grouping.groups.clone());
+    let rows = if args.has_usual_rows() {
+        Rows::usual(&profile, type_index)
+    } else {
+        Rows::from(grouping.groups.clone())
+    };
     let shown = Shown::Table(Table::new(rows, grouping.order.into()));
     let mut limits = format.limits(&shown);
     limits.rows = args.nodecount.unwrap_or(limits.rows);

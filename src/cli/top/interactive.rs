@@ -20,7 +20,7 @@ use profile::{LiveWindow, NameRequest};
 use symbols::SymbolOptions;
 use sys::os;
 use sys::printed::Stderr;
-use view::query::{Shown, Table};
+use view::query::{Order, Rows, Shown, Table};
 
 /// Longest wait for the end of the recording after that of the views.
 const END: Duration = Duration::from_secs(2);
@@ -59,10 +59,12 @@ pub fn run(
             first: None,
         };
         let filter = &args.filter;
+        let usual = args.has_usual_rows().then(|| start.query.shown.order()).flatten();
         let showing = scope.spawn(move || {
             let mut show = Show {
                 keeper,
                 filter,
+                usual,
                 updates,
                 status,
                 shown: ShownData::Nothing,
@@ -156,6 +158,8 @@ impl OtherData {
 struct Show<'a> {
     keeper: Keeper,
     filter: &'a FilterArgs,
+    /// The order of the first table, if its rows are those that are usual for the sample type.
+    usual: Option<Order>,
     updates: Sender<Update>,
     status: LiveStatus,
     shown: ShownData,
@@ -313,8 +317,9 @@ impl Show<'_> {
         };
         let update = match type_index {
             Ok(type_index) => {
-                let opened =
-                    Opened { profile, base: None, shown: None, type_index, notes: Vec::new() };
+                let rows = Rows::usual(&profile, type_index);
+                let shown = self.usual.map(|order| Shown::Table(Table::new(rows, order)));
+                let opened = Opened { profile, base: None, shown, type_index, notes: Vec::new() };
                 let former = std::mem::replace(&mut self.shown, ShownData::Current);
                 match former {
                     ShownData::Former => Update::OtherTypes(Box::new(opened)),

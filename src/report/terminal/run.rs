@@ -398,17 +398,21 @@ impl Views {
             }
             Update::Interrupted(signal) => return Ok(Some(Ended::BySignal(signal))),
             Update::Profile(opened) => {
-                let Opened { profile, type_index, .. } = *opened;
+                let Opened { profile, type_index, shown, .. } = *opened;
                 let profile = Arc::new(profile);
                 match self.app.profile {
-                    None => self.app.open(profile, type_index),
+                    None => {
+                        if let Some(shown) = shown {
+                            self.app.begin_with(shown);
+                        }
+                        self.app.open(profile, type_index)
+                    }
                     Some(_) => self.app.replace(profile),
                 }
             }
             Update::OtherTypes(opened) => {
                 let Opened { profile, type_index, .. } = *opened;
-                self.app.set_type(type_index);
-                self.app.replace(Arc::new(profile))
+                self.app.replace_types(Arc::new(profile), type_index)
             }
         };
         self.perform(commands)

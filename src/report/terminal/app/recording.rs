@@ -6,6 +6,7 @@ use super::{App, Command, Purpose};
 use crate::report::terminal::live::Control;
 use crate::report::terminal::page::release;
 use profile::Profile;
+use view::query::{Rows, Shown};
 
 impl App {
     /// Shows a newer profile. The current page shows the old one until its model is computed.
@@ -17,9 +18,21 @@ impl App {
         self.refresh()
     }
 
-    /// Shows this sample type on all pages.
-    pub fn set_type(&mut self, type_index: usize) {
-        self.pages.iter_mut().for_each(|page| page.query.type_index = type_index);
+    /// Shows a profile of other data, on all pages in this sample type. Tables with the rows that were
+    /// usual for the former type have those of this one.
+    pub fn replace_types(&mut self, profile: Arc<Profile>, type_index: usize) -> Vec<Command> {
+        let usual = Rows::usual(&profile, type_index);
+        let former = self.profile.clone();
+        for page in &mut self.pages {
+            let rows = former.as_deref().map(|former| Rows::usual(former, page.query.type_index));
+            if let Shown::Table(table) = &mut page.query.shown
+                && Some(&table.rows) == rows.as_ref()
+            {
+                table.rows = usual.clone();
+            }
+            page.query.type_index = type_index;
+        }
+        self.replace(profile)
     }
 
     /// Passes a request to the recording.
