@@ -23,7 +23,7 @@ use profile::Profile;
 use symbols::SymbolOptions;
 use sys::printed::{self, Stderr};
 use view::query::{Groups, Query, QueryError, Rows, Shown, Table, Timed};
-use view::{Diff, Granularity};
+use view::{ColumnRequest, Diff, Granularity};
 
 /// True if an option selects text.
 pub(super) fn selects_text(args: &Args) -> bool {
@@ -81,23 +81,16 @@ pub(super) fn page_query(
     profile: &Profile,
 ) -> anyhow::Result<Option<Query>> {
     let Some(mut query) = query(args, plan) else { return Ok(None) };
-    query.type_index = match &mut query.shown {
-        Shown::Table(table) if has_columns(args) || !table.is_plain() => {
-            table.columns = args.columns.request(
-                profile,
-                args.filter.type_indices(profile)?,
-                !args.no_children,
-            )?;
-            table.columns.types[0]
-        }
-        _ => args.filter.type_index(profile)?,
-    };
+    let is_plain = |table: &Table| !has_columns(args) && table.is_plain();
+    let is_drawn = matches!(&query.shown, Shown::Table(table) if is_plain(table));
+    args.complete(plan, &mut query, profile)?;
     if let Shown::Table(table) = &mut query.shown
-        && plan.has_usual_rows
+        && is_drawn
     {
-        table.rows = Rows::usual(profile, query.type_index);
+        // A table without columns of its own, such as those of ratios, is drawn from its model.
+        table.columns = ColumnRequest::default();
     }
-    Ok(Some(query))
+    Ok(Some(Query { granularity: None, ..query }))
 }
 
 fn shown(args: &Args, plan: &Plan) -> Option<Shown> {
