@@ -27,7 +27,7 @@ fn write_key(out: &mut dyn Write, view: &View, key: &TagKey) -> io::Result<()> {
     };
     let name = clean(view.profile.str(key.key));
     writeln!(out, "\n{name}: total {total}{share}, {} value{s}", number(key.value_count))?;
-    let cells = |value: i64| ValueCells::with_share(view, value, key.total);
+    let cells = |value: i64| ValueCells::with_share(view, value, key.whole);
     let columns = ValueColumns::for_cells(key.values.iter().map(|tag| cells(tag.value)));
     for tag in &key.values {
         writeln!(out, "{}  {}", columns.pad(&cells(tag.value)), clean(&tag.text))?;
