@@ -71,6 +71,7 @@ fn main() {
         // Without its size, which differs each time: rows are found again by their names.
         bench.against_go("a recording of rustc", &file);
     }
+    bench.heap(&file("heap.pb.gz"));
     bench.many(dir.path());
     bench.help();
     bench.figures.conditions(&format!(
@@ -177,6 +178,17 @@ impl Bench {
         ] {
             let usage = self.measure(&mut prof(args, &[file]), self.runs);
             self.row(&format!("`prof {}`, {name}", args.join(" ")), &usage, None, NOT_MEASURED);
+        }
+    }
+
+    /// A heap profile, whose leaf frames are left out, and the same with all frames.
+    fn heap(&mut self, file: &Path) {
+        let shape = Shape { allocator_frames: 3, ..Shape::of_size(10_000_000, 30_000) };
+        generated::make(file, shape);
+        for args in [&["report", "--stdio"][..], &["report", "--stdio", "--all-frames"]] {
+            let usage = self.measure(&mut prof(args, &[file]), self.runs);
+            let name = format!("`prof {}`, 10 MB of a heap profile", args.join(" "));
+            self.row(&name, &usage, None, NOT_MEASURED);
         }
     }
 

@@ -34,6 +34,9 @@ pub struct Shape {
     pub name_bytes: u64,
     /// Selects the stacks. Names are the same with each seed.
     pub seed: u64,
+    /// Number of an allocator's frames at the leaf of each stack, at most three: the values are those
+    /// of memory. 0: CPU time.
+    pub allocator_frames: u64,
 }
 
 impl Shape {
@@ -47,6 +50,7 @@ impl Shape {
             mappings: 40,
             name_bytes: 0,
             seed: 1,
+            allocator_frames: 0,
         }
     }
 
@@ -56,18 +60,30 @@ impl Shape {
         Shape::of_samples(samples.max(1000), locations.max(1000))
     }
 
-    fn to_args(self) -> [String; 7] {
-        let Shape { samples, depth, locations, label_sets, mappings, name_bytes, seed } = self;
-        [samples, depth, locations, label_sets, mappings, name_bytes, seed].map(|n| n.to_string())
+    fn to_args(self) -> [String; 8] {
+        let Shape { samples, depth, locations, label_sets, mappings, name_bytes, seed, .. } = self;
+        let frames = self.allocator_frames;
+        let numbers = [samples, depth, locations, label_sets, mappings, name_bytes, seed, frames];
+        numbers.map(|n| n.to_string())
     }
 
     fn from_args(args: &[String]) -> Shape {
         let numbers: Vec<u64> = args.iter().map(|a| a.parse().expect("a number")).collect();
-        let [samples, depth, locations, label_sets, mappings, name_bytes, seed] = numbers[..]
+        let [samples, depth, locations, label_sets, mappings, name_bytes, seed, frames] =
+            numbers[..]
         else {
-            panic!("seven numbers: {args:?}")
+            panic!("eight numbers: {args:?}")
         };
-        Shape { samples, depth, locations, label_sets, mappings, name_bytes, seed }
+        Shape {
+            samples,
+            depth,
+            locations,
+            label_sets,
+            mappings,
+            name_bytes,
+            seed,
+            allocator_frames: frames,
+        }
     }
 }
 
@@ -137,7 +153,11 @@ impl Random {
 }
 
 fn generated(shape: Shape) -> Profile {
-    let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+    let types = match shape.allocator_frames {
+        0 => [("samples", "count"), ("cpu", "nanoseconds")],
+        _ => [("inuse_objects", "count"), ("inuse_space", "bytes")],
+    };
+    let mut b = Builder::new(&types);
     const N: usize = 1 << 30;
     b = b.with_limits(Limits {
         nodes: N,
@@ -156,6 +176,7 @@ fn generated(shape: Shape) -> Profile {
     functions(&mut b, &mut random, shape);
     let locations = add_locations(&mut b, &mut random, &mappings, shape.locations as u32);
     let labels = labels(&mut b, &mut random, shape.label_sets);
+    let allocator = allocator(&mut b, shape.allocator_frames);
     if shape.seed != 1 {
         random = Random(shape.seed);
     }
@@ -173,7 +194,7 @@ fn generated(shape: Shape) -> Profile {
             let callee = caller.wrapping_mul(31).wrapping_add(random.skewed(6) * 5077);
             stack.push(locations[callee as usize % locations.len()]);
         }
-        let leaf_first: Vec<_> = stack.iter().rev().copied().collect();
+        let leaf_first: Vec<_> = allocator.iter().chain(stack.iter().rev()).copied().collect();
         let before = b.distinct();
         let labels = labels[random.skewed(labels.len() as u32) as usize];
         b.add(&leaf_first, labels, 1, &[(Column(1), 1_001_001 * i64::from(1 + random.skewed(9)))]);
@@ -266,6 +287,12 @@ fn add_locations(
             id
         })
         .collect()
+}
+
+/// The frames of an allocator, leaf first.
+fn allocator(b: &mut Builder, count: u64) -> Vec<LocationId> {
+    let names = ["malloc", "operator new", "std::vector<int>::reserve"];
+    names.into_iter().take(count as usize).map(|name| b.named_location(name)).collect()
 }
 
 fn labels(b: &mut Builder, random: &mut Random, sets: u64) -> Vec<LabelSetId> {
