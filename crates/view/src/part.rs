@@ -29,6 +29,8 @@ pub struct Part {
     pub has_times: bool,
     /// The leaf frames that are folded into their callers, if there are any.
     pub folded: Option<LeafFrames>,
+    /// The keys of labels whose values are leaf frames.
+    pub tag_leaf: Vec<String>,
 }
 
 /// The frames of a view, and their names.
@@ -44,9 +46,11 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// Changes the frames of a profile. True if leaf frames are folded.
-    fn apply(self, profile: &mut Profile, cancel: &Cancel) -> bool {
-        let is_folded = self.folds.is_some_and(|leaves| fold_leaf_frames(profile, leaves, cancel));
+    /// Changes the frames of a profile, of which those of the labels `tag_leaf` stay. True if leaf
+    /// frames are folded.
+    fn apply(self, profile: &mut Profile, tag_leaf: &[String], cancel: &Cancel) -> bool {
+        let fold = |leaves| fold_leaf_frames(profile, leaves, tag_leaf, cancel);
+        let is_folded = self.folds.is_some_and(fold);
         if self.folds_inlined {
             fold_inlined(profile);
         }
@@ -67,6 +71,7 @@ impl Part {
             without_time: Vec::new(),
             start: 0,
             folded: None,
+            tag_leaf: Vec::new(),
         }
     }
 
@@ -97,6 +102,7 @@ impl Part {
                 // A range within a range begins after that.
                 part.start = part.start.saturating_add(range.start(&part.profile));
             }
+            part.tag_leaf.extend(filter.tag_leaf.iter().cloned());
             let filtered = filter.apply_until(Arc::unwrap_or_clone(part.profile), cancel);
             if cancel.is_canceled() {
                 return Err(QueryError::Canceled);
@@ -119,7 +125,7 @@ impl Part {
             return Ok(self);
         }
         let mut profile = Arc::unwrap_or_clone(self.profile);
-        let is_folded = naming.apply(&mut profile, cancel);
+        let is_folded = naming.apply(&mut profile, &self.tag_leaf, cancel);
         if cancel.is_canceled() {
             return Err(QueryError::Canceled);
         }

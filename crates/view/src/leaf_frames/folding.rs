@@ -1,6 +1,6 @@
 //! Leaf frames, folded into their callers.
 
-use profile::{LocationId, Profile, StrId};
+use profile::{Line, LocationId, Profile, StrId};
 use rustc_hash::FxHashMap;
 
 use super::{LeafFrames, allocators, functions};
@@ -19,9 +19,15 @@ const MOST_FRAMES_OF_LOCK: usize = 4;
 const MOST_DRIVER_FRAMES: usize = 4;
 
 /// Removes the leaf frames of stacks, so that their values are those of the callers. No stack loses
-/// its outermost frame, or the one that says why it is truncated. False if there are none, or after
-/// `cancel`.
-pub fn fold_leaf_frames(profile: &mut Profile, leaves: LeafFrames, cancel: &Cancel) -> bool {
+/// its outermost frame, or the one that says why it is truncated. Frames of the labels `tag_leaf` below
+/// them stay. False if there are none, or after `cancel`.
+pub fn fold_leaf_frames(
+    profile: &mut Profile,
+    leaves: LeafFrames,
+    tag_leaf: &[String],
+    cancel: &Cancel,
+) -> bool {
+    let keys: Vec<StrId> = tag_leaf.iter().filter_map(|key| profile.strings.find(key)).collect();
     let mut folding = Folding {
         leaves,
         kernel: KernelMappings::new(profile),
@@ -32,6 +38,9 @@ pub fn fold_leaf_frames(profile: &mut Profile, leaves: LeafFrames, cancel: &Canc
     };
     let mut has_any = false;
     edit::replace_stacks(profile, |profile, stack, out| {
+        let tags = stack.iter().take_while(|&&id| is_tag(profile, id, &keys)).count();
+        let (tags, stack) = stack.split_at(tags);
+        out.extend_from_slice(tags);
         let kept = if cancel.is_canceled() { None } else { folding.first_kept(profile, stack) };
         match kept {
             Some(Place { location, line }) => {
@@ -44,6 +53,16 @@ pub fn fold_leaf_frames(profile: &mut Profile, leaves: LeafFrames, cancel: &Canc
     });
     // Equal samples are not added up: their number is what confidence is computed from.
     has_any
+}
+
+/// True for the frame of a label with one of these keys, which is the frame's source file.
+fn is_tag(profile: &Profile, id: LocationId, keys: &[StrId]) -> bool {
+    let location = &profile.locations[id.0 as usize];
+    let is_key = |line: &Line| {
+        line.line == 0 && keys.contains(&profile.functions[line.function.0 as usize].filename)
+    };
+    let has_no_code = location.mapping.is_none() && location.address == 0;
+    has_no_code && matches!(profile.lines_of(id), [line] if is_key(line))
 }
 
 /// For each mapping, true if its code belongs to these leaf frames whatever its functions are.

@@ -40,13 +40,15 @@ struct Facts {
     start: u64,
     has_times: bool,
     folded: Option<LeafFrames>,
+    tag_leaf: Vec<String>,
 }
 
 impl Entry {
     fn part(&self) -> Option<Part> {
-        let Facts { unmatched, without_time, start, has_times, folded } = self.facts.clone();
+        let facts = self.facts.clone();
+        let Facts { unmatched, without_time, start, has_times, folded, tag_leaf } = facts;
         let profile = self.profile.upgrade()?;
-        Some(Part { profile, unmatched, without_time, start, has_times, folded })
+        Some(Part { profile, unmatched, without_time, start, has_times, folded, tag_leaf })
     }
 }
 
@@ -113,13 +115,14 @@ impl PartCache {
     fn add(&self, whole: &Arc<Profile>, filters: &[AddedFilter], naming: Naming, part: &Part) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.entries.retain(|entry| entry.profile.strong_count() > 0);
-        let Part { profile, unmatched, without_time, start, has_times, folded } = part.clone();
+        let Part { profile, unmatched, without_time, start, has_times, folded, tag_leaf } =
+            part.clone();
         state.entries.push(Entry {
             whole: Arc::downgrade(whole),
             filters: filters.to_vec(),
             naming,
             profile: Arc::downgrade(&profile),
-            facts: Facts { unmatched, without_time, start, has_times, folded },
+            facts: Facts { unmatched, without_time, start, has_times, folded, tag_leaf },
         });
     }
 

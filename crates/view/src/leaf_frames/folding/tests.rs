@@ -57,7 +57,7 @@ fn folded(kind: &str, stack: &[&str]) -> Vec<String> {
     stacks.add(stack);
     let mut profile = stacks.builder.finish(None);
     let leaves = leaf_frames(kind);
-    fold_leaf_frames(&mut profile, leaves, &Cancel::default());
+    fold_leaf_frames(&mut profile, leaves, &[], &Cancel::default());
     names(&profile, 0)
 }
 
@@ -197,7 +197,7 @@ fn a_location_loses_functions_only_where_it_is_a_leaf() {
     stacks.builder.add(&[malloc, grow, main], LabelSetId::EMPTY, 0, &[(Column(0), 1)]);
     stacks.builder.add(&[parse, grow, main], LabelSetId::EMPTY, 0, &[(Column(0), 1)]);
     let mut profile = stacks.builder.finish(None);
-    assert!(fold_leaf_frames(&mut profile, LeafFrames::Allocator, &Cancel::default()));
+    assert!(fold_leaf_frames(&mut profile, LeafFrames::Allocator, &[], &Cancel::default()));
     assert_eq!(names(&profile, 0), ["grow", "main"]);
     assert_eq!(names(&profile, 1), ["parse", "xmalloc", "grow", "main"]);
 }
@@ -211,7 +211,7 @@ fn samples_stay_apart() {
         stacks.builder.add(&[leaf, main], LabelSetId::EMPTY, 0, &[(Column(0), 1)]);
     }
     let mut profile = stacks.builder.finish(None);
-    assert!(fold_leaf_frames(&mut profile, LeafFrames::Allocator, &Cancel::default()));
+    assert!(fold_leaf_frames(&mut profile, LeafFrames::Allocator, &[], &Cancel::default()));
     assert_eq!((profile.samples.len(), names(&profile, 1)), (2, vec!["main".to_owned()]));
 }
 
@@ -289,4 +289,32 @@ fn views_of_a_named_function_have_all_frames() {
     let profile = Arc::new(stacks.builder.finish(None));
     let part = Part::new(profile, &Query::new(Shown::functions()), &Cancel::default()).unwrap();
     assert_eq!(part.folded, None);
+}
+
+#[test]
+fn frames_of_labels_are_no_leaf_frames() {
+    let mut stacks = Stacks::new("wall");
+    let key = stacks.builder.profile.strings.intern("state");
+    let value = LabelValue::Str(stacks.builder.profile.strings.intern("sleeping"));
+    let labels = stacks.builder.profile.labels.intern(&[Label { key, value }]);
+    let names = ["k:schedule", "k:pipe_read", "read", "main"];
+    let stack: Vec<LocationId> = names.iter().map(|name| stacks.location(name)).collect();
+    stacks.builder.add(&stack, labels, 0, &[(Column(0), 1)]);
+    let profile = Arc::new(stacks.builder.finish(None));
+    let tag = |condition| query::AddedFilter { condition, value: "state,none".to_owned() };
+    for (condition, expected) in [
+        (crate::Condition::TagLeaf, &["[no none]", "sleeping", "pipe_read", "read", "main"][..]),
+        (crate::Condition::TagRoot, &["pipe_read", "read", "main", "[no none]", "sleeping"]),
+    ] {
+        let query = Query { filters: vec![tag(condition)], ..Query::new(Shown::functions()) };
+        let part = Part::new(profile.clone(), &query, &Cancel::default()).unwrap();
+        assert_eq!(part.folded, Some(LeafFrames::Scheduler));
+        let profile = &*part.profile;
+        let stack = profile.stacks.get(profile.samples[0].stack).iter();
+        let name = |&id: &LocationId| {
+            let line = profile.lines_of(id)[0];
+            profile.str(profile.functions[line.function.0 as usize].name)
+        };
+        assert_eq!(stack.map(name).collect::<Vec<_>>(), expected);
+    }
 }
