@@ -26,23 +26,44 @@ pub fn lines(view: &View) -> Vec<String> {
     if let Some(share) = share_of_duration(view) {
         total.push_str(&format!(" ({share})"));
     }
-    if view.kept_total != view.total {
-        let kept = values::text(view, view.kept_total);
-        if view.has_means() {
-            total.push_str(&format!("; of what the filter keeps: {kept}"));
-        } else {
-            let share = percent(view.kept_total, view.total);
-            total.push_str(&format!(", of which the filter keeps {kept} ({share:.2}%)"));
-        }
-        if view.value_options.percent_of == PercentOf::Kept {
-            total.push_str("; percentages are of what it keeps");
-        }
-    }
+    total.push_str(&kept(view));
     out.push(total);
     out.extend(states_line(view));
     out.extend(processes_line(view));
     out.extend(view.folded.map(folded_line));
+    out.extend(idle_line(view));
     out
+}
+
+/// What the filter keeps of the total, and what percentages are of, if that is not the total.
+fn kept(view: &View) -> String {
+    let mut text = String::new();
+    if view.has_means() && view.kept_total != view.total {
+        let kept = values::text(view, view.kept_total);
+        let what = if view.idle == 0 { "what the filter keeps" } else { "what is shown" };
+        text.push_str(&format!("; of {what}: {kept}"));
+    } else if view.passed() != view.total && !view.has_means() {
+        let (kept, share) = (values::text(view, view.passed()), percent(view.passed(), view.total));
+        text.push_str(&format!(", of which the filter keeps {kept} ({share:.2}%)"));
+    }
+    if view.kept_total != view.total && view.value_options.percent_of == PercentOf::Kept {
+        let what = if view.idle == 0 { "what it keeps" } else { "what is shown" };
+        text.push_str(&format!("; percentages are of {what}"));
+    }
+    text
+}
+
+/// The line about idle kernel threads that are left out.
+pub fn idle_line(view: &View) -> Option<String> {
+    let what = "kernel threads that wait for work (--all-frames)";
+    match view.idle {
+        0 => None,
+        _ if view.has_means() => Some(format!("Left out: {what}")),
+        idle => {
+            let (value, share) = (values::text(view, idle), percent(idle, view.total));
+            Some(format!("Left out: {value} ({share:.2}% of the total) of {what}"))
+        }
+    }
 }
 
 /// What leaf frames belong to, in a sentence.
@@ -289,9 +310,13 @@ pub fn subtitle(view: &View) -> String {
     if let Some(frames) = view.folded {
         parts.push(format!("without leaf frames of {}", owner(frames)));
     }
+    if view.idle != 0 && !view.has_means() {
+        parts.push(format!("without {} of idle kernel threads", values::text(view, view.idle)));
+    }
     parts.extend(values_line(view).map(|line| format!("values {line}")));
-    if view.kept_total != view.total {
-        let share = percent(view.kept_total, view.total);
+    let passed = if view.has_means() { view.kept_total } else { view.passed() };
+    if passed != view.total {
+        let share = percent(passed, view.total);
         let all = values::text(view, view.total);
         parts.push(format!("filtered: {share:.2}% of {all}"));
         if view.value_options.percent_of == PercentOf::Kept {

@@ -201,6 +201,19 @@ fn idle_kernel_threads_sleep() {
     };
     assert!(of_rcu("sleeping") > 0.5, "{:?}", p.label_values("thread"));
     assert_eq!(of_rcu("disk"), 0.0);
+    // They are no rows of a report, which has their time in its total.
+    let report = |args: &str| Prof::new(&dir, "report").args(args).run().ok().text();
+    let line = "of kernel threads that wait for work (--all-frames)";
+    let text = report("");
+    assert!(text.contains(line) && !text.contains("rcu_gp_kthread"), "{text}");
+    let json = |args: &str| serde_json::from_str::<serde_json::Value>(&report(args)).unwrap();
+    let (table, whole) = (json("--json"), json("--json --all-frames"));
+    let number = |answer: &serde_json::Value, key: &str| answer[key].as_i64().unwrap();
+    let left_out = number(&table, "idle_left_out");
+    assert!(left_out > 500_000_000, "{left_out}");
+    assert_eq!(number(&table, "kept") + left_out, number(&table, "total"));
+    assert_eq!(number(&table, "total"), number(&whole, "total"));
+    assert!(whole["idle_left_out"].is_null() && !report("--all-frames").contains(line));
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod frames;
 mod granularity;
 mod graph;
 mod groups;
+mod idle;
 mod layout;
 mod leaf_frames;
 pub mod lock_functions;
@@ -116,6 +117,9 @@ pub struct View<'a> {
     pub collapse_recursion: bool,
     /// The leaf frames of the profile that were folded into their callers; none in a new view.
     pub folded: Option<LeafFrames>,
+    /// The value of idle kernel threads that are left out: a part of [`View::total`], but not of
+    /// [`View::kept_total`]. 0 in a new view.
+    pub idle: i64,
     /// What values and percentages are.
     pub value_options: ValueOptions,
     /// Ends the computation of models early.
@@ -134,6 +138,7 @@ struct ViewData {
     left_out: usize,
     collapse_recursion: bool,
     folded: Option<LeafFrames>,
+    idle: i64,
     value_options: ValueOptions,
     cancel: Cancel,
     least: i64,
@@ -177,6 +182,7 @@ impl<'a> View<'a> {
             left_out: 0,
             collapse_recursion: false,
             folded: None,
+            idle: 0,
             value_options: ValueOptions::default(),
             cancel: cancel.clone(),
             least: i64::MIN,
@@ -196,6 +202,7 @@ impl<'a> View<'a> {
             left_out: self.left_out,
             collapse_recursion: self.collapse_recursion,
             folded: self.folded,
+            idle: self.idle,
             value_options: self.value_options,
             cancel: self.cancel.clone(),
             least: self.least,
@@ -214,6 +221,7 @@ impl<'a> View<'a> {
             left_out: data.left_out,
             collapse_recursion: data.collapse_recursion,
             folded: data.folded,
+            idle: data.idle,
             value_options: data.value_options,
             cancel: data.cancel,
             least: data.least,
@@ -337,6 +345,17 @@ impl<'a> View<'a> {
         let mut counts = View::from_data(self.profile, &data);
         counts.value_options.statistic = Statistic::Sum;
         Some(counts)
+    }
+
+    /// Takes over what a part of a profile leaves out.
+    pub fn set_left_out(&mut self, part: &Part) {
+        self.folded = part.folded;
+        self.idle = part.idle.get(self.type_index).copied().unwrap_or(0);
+    }
+
+    /// What passes the filters, with what is left out of it otherwise.
+    pub fn passed(&self) -> i64 {
+        self.kept_total.saturating_add(self.idle)
     }
 
     /// Replaces the totals by means, if values are.

@@ -133,7 +133,7 @@ impl Answer {
     ) -> Result<Answer, QueryError> {
         query.check()?;
         let mut view = query.view(&part.profile, cancel);
-        view.folded = part.folded;
+        view.set_left_out(&part);
         let model = match &query.shown {
             Shown::Table(shown) => match shown.over {
                 Some(_) if !part.has_times => return Err(QueryError::NoTimes(Timed::Table)),

@@ -5,6 +5,7 @@ mod passes;
 
 use std::sync::Arc;
 
+use super::idle::leave_out_idle;
 use super::leaf_frames::fold_leaf_frames;
 use super::query::{AddedFilter, Query, QueryError, Timed};
 use super::{Cancel, Filter, LeafFrames, fold_inlined, name_packages};
@@ -29,6 +30,8 @@ pub struct Part {
     pub has_times: bool,
     /// The leaf frames that are folded into their callers, if there are any.
     pub folded: Option<LeafFrames>,
+    /// The sums by sample type of idle kernel threads that are left out; none if there are none.
+    pub idle: Vec<i64>,
     /// The keys of labels whose values are leaf frames.
     pub tag_leaf: Vec<String>,
 }
@@ -43,6 +46,8 @@ pub struct Naming {
     pub packages: bool,
     /// The leaf frames that are folded into their callers.
     pub folds: Option<LeafFrames>,
+    /// The time in which kernel threads wait for work is left out.
+    pub leaves_out_idle: bool,
 }
 
 impl Naming {
@@ -71,6 +76,7 @@ impl Part {
             without_time: Vec::new(),
             start: 0,
             folded: None,
+            idle: Vec::new(),
             tag_leaf: Vec::new(),
         }
     }
@@ -125,12 +131,13 @@ impl Part {
             return Ok(self);
         }
         let mut profile = Arc::unwrap_or_clone(self.profile);
+        let idle = if naming.leaves_out_idle { leave_out_idle(&mut profile) } else { Vec::new() };
         let is_folded = naming.apply(&mut profile, &self.tag_leaf, cancel);
         if cancel.is_canceled() {
             return Err(QueryError::Canceled);
         }
         let folded = naming.folds.filter(|_| is_folded);
-        Ok(Part { profile: Arc::new(profile), folded, ..self })
+        Ok(Part { profile: Arc::new(profile), folded, idle, ..self })
     }
 
     /// True if a sample has a value of this type.

@@ -203,10 +203,17 @@ impl Query {
 
     /// The frames of its view of a profile.
     pub fn naming(&self, profile: &Profile) -> Naming {
+        let folds = self.folded_leaf_frames(profile);
+        // The others are about threads, or compare what was recorded.
+        let is_about_code = matches!(
+            self.shown,
+            Shown::Table(_) | Shown::Tree(_) | Shown::Flame(_) | Shown::Graph(_)
+        );
         Naming {
             folds_inlined: self.folds_inlined,
             packages: self.granularity().package,
-            folds: self.folded_leaf_frames(profile),
+            folds,
+            leaves_out_idle: folds == Some(LeafFrames::Scheduler) && is_about_code,
         }
     }
 

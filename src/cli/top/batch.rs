@@ -15,6 +15,7 @@ use crate::cli::record;
 use crate::cli::sort::{Grouping, check_labels};
 use crate::cli::time::TimeArgs;
 use crate::report::answer::{self, OutputFormat};
+use crate::report::summary;
 use crate::sampler::Recording;
 use profile::{LiveWindow, Profile};
 use symbols::SymbolOptions;
@@ -137,6 +138,9 @@ fn print(
         writeln!(out, "{}", crate::cli::report::nothing_to_show(&view, &TimeArgs::default()))?;
     } else {
         let answer = answered(part, &query)?;
+        if let Some(line) = summary::idle_line(&answer.view()).filter(|_| !args.json) {
+            writeln!(out, "{line}")?;
+        }
         answer::write(&mut out, &answer, &query, format, None)?;
     }
     out.flush()?;

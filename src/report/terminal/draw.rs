@@ -136,6 +136,9 @@ fn draw_top(app: &App, area: Rect, out: &mut Buffer) {
                 format!(" of {all} ({percent:.1}%{whole})")
             };
         }
+        if facts.idle != 0 {
+            text += "  idle kernel threads left out";
+        }
     }
     let difference = match page.model.as_deref() {
         Some(Model::Diff(found)) => Some((&found.diff, found.diff.changed())),

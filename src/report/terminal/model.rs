@@ -96,6 +96,8 @@ pub struct Facts {
     pub without_time: i64,
     /// Number of samples with negative values that the page does not show.
     pub left_out: usize,
+    /// The value of idle kernel threads that are left out.
+    pub idle: i64,
 }
 
 impl Facts {
@@ -110,6 +112,7 @@ impl Facts {
             kept: view.kept_total,
             value_options: view.value_options,
             left_out: view.left_out,
+            idle: view.idle,
             frames: view.frames,
         }
     }

@@ -24,7 +24,7 @@ pub fn with_summary(context: &Context, query: &Query) -> Result<Vec<String>, Str
     let part = context.part(query)?;
     let text = as_text(query, OutputFormat::WHOLE_TEXT);
     let mut view = text.view(&part.profile, &context.cancel);
-    view.folded = part.folded;
+    view.set_left_out(&part);
     let mut all = summary::lines(&view);
     let filters: Vec<String> = query.filters.iter().map(|added| added.text()).collect();
     if !filters.is_empty() {

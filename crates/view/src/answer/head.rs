@@ -57,6 +57,9 @@ pub struct Head<'a> {
     /// The leaf frames that are left out, whose values are those of their callers: `scheduler`,
     /// `locks`, `block layer` or `allocator`; `None` if all are there.
     pub leaf_frames_left_out: Option<&'static str>,
+    /// The value of idle kernel threads that are left out, which is in `total`, but not in `kept`;
+    /// `None` if none are, or if values are means.
+    pub idle_left_out: Option<i64>,
     /// Path of the main binary.
     pub main: Option<&'a str>,
     /// Begin of the recording, in nanoseconds since 1970.
@@ -97,6 +100,9 @@ impl<'a> Head<'a> {
             percent_of: view.value_options.percent_of,
             states: States::new(view).map(|states| by_state(view, mean_values(view, &states))),
             leaf_frames_left_out: view.folded.map(LeafFrames::name),
+            idle_left_out: known(view.idle)
+                .filter(|_| !view.has_means())
+                .map(|value| view.shown(value)),
             main: known_text(main),
             time_nanos: known(profile.time_nanos),
             duration_nanos: known(profile.duration_nanos),

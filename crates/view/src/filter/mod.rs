@@ -224,9 +224,7 @@ impl Filter {
         if !self.has_conditions_but_time() || cancel.is_canceled() {
             return Filtered { profile, unmatched, without_time };
         }
-        if profile.unfiltered.is_none() {
-            profile.unfiltered = Some(Box::new(figures(&profile)));
-        }
+        keep_figures(&mut profile);
         let units = tags::label_units(&profile);
         self.select_by_label(&mut profile, &mut unmatched);
         tag_frames::add(&mut profile, self, &mut unmatched);
@@ -298,6 +296,13 @@ impl Filter {
         let found = tags::retain_keys(profile, self.tag_show.as_ref(), self.tag_hide.as_ref());
         unmatched.extend((self.tag_show.is_some() && !found.shown).then_some(Condition::TagShow));
         unmatched.extend((self.tag_hide.is_some() && !found.hidden).then_some(Condition::TagHide));
+    }
+}
+
+/// Keeps the figures of a profile from before the first change of its samples.
+pub(super) fn keep_figures(profile: &mut Profile) {
+    if profile.unfiltered.is_none() {
+        profile.unfiltered = Some(Box::new(figures(profile)));
     }
 }
 
