@@ -61,6 +61,7 @@ mod long_values;
 mod losses;
 mod mapped_files;
 mod names;
+mod peers;
 mod perf_data;
 mod perf_options;
 mod pictures;
