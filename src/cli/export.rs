@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use super::address_names::BinaryArgs;
+use super::address_names::{AddressNames, BinaryArgs};
 use super::filter::{FilterArgs, samples};
 use super::output::Output;
-use super::source::FileArgs;
+use super::source::{FileArgs, Loaded};
 use super::{examples, summary, usage};
-use formats::{Format, WriteOptions};
+use formats::{Format, LeftOut, Part, WriteOptions};
+use messages::Message;
 use profile::Profile;
 use sys::printed::{self, Stderr};
 
@@ -32,6 +33,10 @@ pub struct Args {
     /// Write to FILE [default: standard output]
     #[arg(short, long, value_name = "FILE", help_heading = HEADING)]
     output: Option<PathBuf>,
+
+    /// Print errors only
+    #[arg(short, long, help_heading = HEADING)]
+    quiet: bool,
 
     #[command(flatten)]
     filter: FilterArgs,
@@ -63,7 +68,8 @@ fn format() -> impl TypedValueParser<Value = FormatArg> {
 
 /// Runs `prof export`.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    args.filter.names = (&args.binaries).into();
+    let names = AddressNames::from(&args.binaries);
+    args.filter.names = if args.quiet { names.quiet() } else { names };
     args.filter.check()?;
     if args.filter.granularity.is_some() {
         return Err(usage(
@@ -75,47 +81,73 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     // First, so that an unwritable path is reported before the work.
     let output = samples::output_as(path, format)?;
     let source = args.files.source();
-    let mut profile = args.filter.load_for_file(&source)?;
+    let Loaded { mut profile, notes } = args.filter.load_for_file(&source)?;
+    let notes = if args.quiet { Vec::new() } else { notes };
+    notes.iter().for_each(|note| Stderr::line(&format!("prof: {note}")));
     let type_index = args.filter.type_index(&profile)?;
     if args.filter.no_inlines {
         view::fold_inlined(&mut profile);
     }
-    if format.name() == formats::pprof::NAME {
-        samples::write(profile, output)?;
+    let to_stdout = output.is_stdout();
+    let left_out = LeftOut::new(&profile, format, &WriteOptions { type_index });
+    let bytes = if format.name() == formats::pprof::NAME {
+        output.write(&profile::into_compact(profile))?
     } else {
-        write(profile, format, WriteOptions { type_index }, output)?;
+        let cut = shorten(&mut profile, format);
+        cut.filter(|_| !args.quiet).iter().for_each(|note| Stderr::line(note));
+        write(&profile, format, WriteOptions { type_index }, output)?
+    };
+    if args.quiet {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !to_stdout {
+        summary::written(&mut Stderr, path, bytes, None)?;
+    }
+    if !left_out.is_nothing() {
+        Stderr::line(&format!("prof: {}", message(left_out, format)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a profile in another format than pprof.
-fn write(
-    mut profile: Profile,
-    format: &dyn Format,
-    options: WriteOptions,
-    output: Output,
-) -> anyhow::Result<()> {
-    let Some(write) = format.writer() else { anyhow::bail!("{} cannot be written", format.name()) };
+/// The message about what a file lacks.
+fn message(left_out: LeftOut, format: &dyn Format) -> Message {
+    let word = |part: Part| match part {
+        Part::Stacks => "whole stacks",
+        Part::Times => "times",
+        Part::Lines => "source lines",
+        Part::Binaries => "binaries",
+    };
+    Message::LeftOutOfFile {
+        format: format.name().to_owned(),
+        sample_types: left_out.sample_types,
+        labels: left_out.labels,
+        parts: left_out.parts.into_iter().map(|part| word(part).to_owned()).collect(),
+    }
+}
+
+/// Cleans and shortens the texts of a profile for a format. Returns the line about cut names.
+fn shorten(profile: &mut Profile, format: &dyn Format) -> Option<String> {
     if format.is_text() {
         profile.strings.replace(printed::line);
     }
-    let cut = view::cut_long_texts(&mut profile);
-    if cut > 0 {
-        let s = if cut == 1 { "" } else { "s" };
-        Stderr::line(&format!("prof: {cut} long name{s} cut in the middle"));
-    }
+    let cut = view::cut_long_texts(profile);
+    let s = if cut == 1 { "" } else { "s" };
+    (cut > 0).then(|| format!("prof: {cut} long name{s} cut in the middle"))
+}
+
+/// Writes a profile in another format than pprof. Returns the number of bytes.
+fn write(
+    profile: &Profile,
+    format: &dyn Format,
+    options: WriteOptions,
+    output: Output,
+) -> anyhow::Result<u64> {
+    let Some(write) = format.writer() else { anyhow::bail!("{} cannot be written", format.name()) };
     if profile.samples.is_empty() {
         anyhow::bail!("nothing to write: the profile has no samples, or none passes the filters");
     }
-    let path = output.path().to_owned();
-    let to_stdout = output.is_stdout();
-    let content = |out: &mut dyn std::io::Write| write(&profile, &options, out);
-    let bytes =
-        if format.is_text() { output.write_text(content)? } else { output.write_bytes(content)? };
-    if !to_stdout {
-        summary::written(&mut Stderr, &path, bytes, None)?;
-    }
-    Ok(())
+    let content = |out: &mut dyn std::io::Write| write(profile, &options, out);
+    if format.is_text() { output.write_text(content) } else { output.write_bytes(content) }
 }
 
 impl Args {

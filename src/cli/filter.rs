@@ -170,9 +170,12 @@ impl FilterArgs {
     }
 
     /// The samples of profiles that pass the filters, for a file: names have all their characters, and
-    /// inlined functions stay.
-    pub fn load_for_file(&self, source: &ProfileSource) -> anyhow::Result<Profile> {
-        Ok(Arc::unwrap_or_clone(self.samples.part(self.load(source)?)?.profile))
+    /// inlined functions stay. The notes are not printed.
+    pub fn load_for_file(&self, source: &ProfileSource) -> anyhow::Result<Loaded> {
+        self.check()?;
+        let Loaded { profile, notes } = self.read(source, &self.names)?;
+        let part = self.samples.part(Arc::new(profile))?;
+        Ok(Loaded { profile: Arc::unwrap_or_clone(part.profile), notes })
     }
 
     /// The granularity, if one is requested.

@@ -87,6 +87,21 @@ fn formats_that_cannot_be_read_or_written_are_named() {
 }
 
 #[test]
+fn an_export_reports_what_its_format_lacks() {
+    let dir = temp_dir();
+    profile(&dir.path().join("profile.pb.gz"));
+    let notes = |args: &str| Prof::new(&dir, "export").args(args).run().ok().stderr;
+    let all = notes("--to collapsed");
+    let lines: Vec<&str> = all.lines().collect();
+    let [line] = *lines else { panic!("{lines:?}") };
+    let begin = "prof: left out, as collapsed does not hold them: sample type ";
+    assert!(line.starts_with(begin), "{line}");
+    assert!(notes("-o all.otlp").lines().count() == 1, "only the size");
+    assert_eq!(notes("-q --to collapsed"), "");
+    assert_eq!(notes("-q -o all.callgrind"), "");
+}
+
+#[test]
 fn an_export_replaces_only_files_of_its_format() {
     let dir = temp_dir();
     profile(&dir.path().join("profile.pb.gz"));

@@ -17,7 +17,7 @@ use profile::Profile;
 use crate::error::ReadError;
 use crate::lines::Lines;
 use crate::unpacked::{text, whole_lines};
-use crate::{Format, Writer};
+use crate::{Contents, Format, HeldLabels, HeldTypes, Part, Writer};
 use parse::Parser;
 
 /// The format of [`mod@self`].
@@ -79,6 +79,14 @@ impl Format for Callgrind {
 
     fn writer(&self) -> Option<Writer> {
         Some(write::write)
+    }
+
+    fn contents(&self) -> Contents {
+        Contents {
+            sample_types: HeldTypes::All,
+            labels: HeldLabels::None,
+            lacks: &[Part::Stacks, Part::Times],
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::assembly::{AddedSample, Assembly, ColumnValue};
 use crate::error::ReadError;
 use crate::lines::Lines;
 use crate::unpacked::{text, whole_lines};
-use crate::{Format, HEAD, WriteOptions, Writer};
+use crate::{Contents, Format, HEAD, HeldLabels, HeldTypes, Part, WriteOptions, Writer};
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -65,6 +65,14 @@ impl Format for Collapsed {
 
     fn writer(&self) -> Option<Writer> {
         Some(write)
+    }
+
+    fn contents(&self) -> Contents {
+        Contents {
+            sample_types: HeldTypes::Chosen,
+            labels: HeldLabels::Processes,
+            lacks: &[Part::Times, Part::Lines, Part::Binaries],
+        }
     }
 }
 

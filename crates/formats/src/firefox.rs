@@ -17,7 +17,7 @@ use profile::{Label, LabelSetId, Profile, ValueType, label};
 use crate::assembly::{Assembly, InternedSample};
 use crate::error::ReadError;
 use crate::unpacked::text;
-use crate::{Format, UnnamedFrames, Writer, json};
+use crate::{Contents, Format, HeldLabels, HeldTypes, UnnamedFrames, Writer, json};
 use file::{FileContent, FileSamples, FileThread, NEWEST, OLDEST};
 use tables::{Shared, Tables};
 use values::{Allocations, Values};
@@ -66,6 +66,14 @@ impl Format for Firefox {
 
     fn writer(&self) -> Option<Writer> {
         Some(write::write)
+    }
+
+    fn contents(&self) -> Contents {
+        Contents {
+            sample_types: HeldTypes::ChosenWithSamples,
+            labels: HeldLabels::Threads,
+            lacks: &[],
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod event_types;
 mod file;
 pub mod firefox;
 mod json;
+mod left_out;
 pub mod legacy;
 mod lines;
 pub mod otlp;
@@ -33,6 +34,7 @@ use profile::Profile;
 
 pub use error::ReadError;
 pub use file::{FileError, open_file, read_file};
+pub use left_out::{Contents, HeldLabels, HeldTypes, LeftOut, Part};
 
 /// Writes a profile in a format.
 ///
@@ -97,6 +99,11 @@ pub trait Format: Sync {
     /// The function that writes it; `None`: prof only reads it.
     fn writer(&self) -> Option<Writer> {
         None
+    }
+
+    /// What a written file holds of a profile.
+    fn contents(&self) -> Contents {
+        Contents::ALL
     }
 }
 

@@ -22,7 +22,7 @@ use crate::error::ReadError;
 use crate::event_types::EventTypes;
 use crate::lines::Lines;
 use crate::unpacked::{text, whole_lines};
-use crate::{Format, Writer};
+use crate::{Contents, Format, HeldLabels, HeldTypes, Part, Writer};
 use parse::{Header, TextFrame, frame, header, only_frame, source_line};
 
 /// The format of [`mod@self`].
@@ -87,6 +87,14 @@ impl Format for PerfScript {
 
     fn writer(&self) -> Option<Writer> {
         Some(write::write)
+    }
+
+    fn contents(&self) -> Contents {
+        Contents {
+            sample_types: HeldTypes::All,
+            labels: HeldLabels::Threads,
+            lacks: &[Part::Lines],
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use profile::{LabelSetId, Line, LocationId, Profile, StackId};
 use crate::assembly::{Assembly, ColumnValue, InternedSample, MOST_FRAMES};
 use crate::error::ReadError;
 use crate::unpacked::text;
-use crate::{Format, Writer, json};
+use crate::{Contents, Format, HeldLabels, HeldTypes, Part, Writer, json};
 use calls::{CallTree, Node, OpenCalls};
 use file::{EventKind, FileContent, FileFrame, FileProfile};
 
@@ -67,6 +67,14 @@ impl Format for Speedscope {
 
     fn writer(&self) -> Option<Writer> {
         Some(write::write)
+    }
+
+    fn contents(&self) -> Contents {
+        Contents {
+            sample_types: HeldTypes::All,
+            labels: HeldLabels::Processes,
+            lacks: &[Part::Times, Part::Binaries],
+        }
     }
 }
 

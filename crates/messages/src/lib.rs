@@ -1,4 +1,4 @@
-//! What the recorder, the doctor and the agent report: messages, each of which is a code with
+//! What the recorder, the doctor, the agent and readers of files report: messages, each of which is a code with
 //! facts. The tables in `table/` give the level, the sentence and the remedy of each code. The
 //! crate never finds a fact, and prints nothing.
 //!
@@ -47,7 +47,7 @@ impl From<String> for Level {
     }
 }
 
-events! { recording types host define; }
+events! { recording types host files define; }
 
 impl Message {
     /// The reason, if it is a message of its own.

@@ -4,6 +4,8 @@
 #[macro_use]
 mod events;
 #[macro_use]
+mod files;
+#[macro_use]
 mod host;
 #[macro_use]
 mod recording;

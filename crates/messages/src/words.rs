@@ -136,6 +136,18 @@ pub fn first(names: &[String]) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
+/// What a file lacks.
+pub fn left_out(sample_types: &[String], labels: &[String], parts: &[String]) -> String {
+    let named = |noun: &str, names: &[String]| {
+        let nouns = counted(names.len() as u64, noun);
+        let noun = nouns.split_once(' ').map_or(noun, |(_, noun)| noun);
+        (!names.is_empty()).then(|| format!("{noun} {}", first(names)))
+    };
+    let parts = (!parts.is_empty()).then(|| parts.join(", "));
+    let all = [named("sample type", sample_types), named("label", labels), parts];
+    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
 /// CPUs by their numbers.
 pub fn cpus(list: &[u32]) -> String {
     let numbers: Vec<String> = list.iter().map(u32::to_string).collect();
