@@ -332,7 +332,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     query.check().map_err(|error| usage(answer::reason(&error)))?;
     if let Some(path) = &args.output {
         let output = samples::output(path)?;
-        samples::write(args.filter.load_for_file(&plan.source)?, output)?;
+        samples::write(args.filter.load_for_file(&plan.source)?.noted(), output)?;
         return Ok(ExitCode::SUCCESS);
     }
     let profile = args.filter.load(&plan.source)?;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::address_names::AddressNames;
-use profile::Profile;
+use messages::Message;
+use profile::{Profile, comment};
 use sys::printed::Stderr;
 
 /// The file that is read if no FILE is given.
@@ -155,7 +156,9 @@ fn read_files(files: &[PathBuf], names: &AddressNames) -> anyhow::Result<Loaded>
     let mut profiles = Vec::with_capacity(files.len());
     let mut notes: Vec<String> = Vec::new();
     for file in files {
-        profiles.push(names.named(formats::open_file(file)?, &mut notes)?);
+        let opened = formats::open_file(file)?;
+        notes.extend(incomplete(&opened.profile, file).map(|message| message.to_string()));
+        profiles.push(names.named(opened, &mut notes)?);
     }
     profile::align_units(&mut profiles);
     let types = profiles.iter().flat_map(value_types).collect::<Vec<_>>();
@@ -172,6 +175,14 @@ fn read_files(files: &[PathBuf], names: &AddressNames) -> anyhow::Result<Loaded>
     }
     notes.extend(beyond_63_bits(&profile));
     Ok(Loaded { profile, notes })
+}
+
+/// The message about a file that lacks its end or another part.
+fn incomplete(profile: &Profile, file: &Path) -> Option<Message> {
+    let why = comment::values(profile, comment::INCOMPLETE).next()?.to_owned();
+    let is_input = file.as_os_str() == "-";
+    let name = if is_input { "standard input".into() } else { file.to_string_lossy() };
+    Some(Message::FileIncomplete { file: name.into_owned(), why })
 }
 
 /// Kinds and units of the sample types.

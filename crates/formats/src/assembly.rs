@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use profile::{
     Function, FunctionId, Label, LabelSetId, LabelValue, Line, Location, LocationId, Mapping,
-    MappingId, Profile, SampleRow, StackId, StackInterner, StrId, TimesId, ValueType,
+    MappingId, Profile, SampleRow, StackId, StackInterner, StrId, TimesId, ValueType, comment,
 };
 
 /// Most frames of a stack; of one with more, the innermost are kept.
@@ -309,6 +309,13 @@ impl Assembly {
     /// The sentence about a profile that takes more than `allowed` bytes of memory, if it does.
     pub(crate) fn excess(&self, allowed: u64) -> Option<String> {
         excess(self.bytes(), allowed)
+    }
+
+    /// Notes that the file lacks something; the first reason is kept.
+    pub(crate) fn set_incomplete(&mut self, why: &str) {
+        if comment::values(&self.profile, comment::INCOMPLETE).next().is_none() {
+            self.comment(&format!("{}: {why}", comment::INCOMPLETE));
+        }
     }
 
     /// The profile.

@@ -8,6 +8,7 @@
 mod graph;
 mod parse;
 mod stacks;
+mod sums;
 mod write;
 
 use std::io::Read;
@@ -62,14 +63,16 @@ impl Format for Callgrind {
         let mut lines = Lines::new(TITLE, input)?;
         let mut parser = Parser::default();
         while let Some(line) = lines.next()? {
-            parser.line(line).map_err(|what| lines.error(what))?;
+            parser.line(line).or_else(|what| lines.unless_cut(what))?;
             if lines.is_check_due()
                 && let Some(excess) = parser.excess(lines.memory_allowed())
             {
                 return Err(lines.error(excess));
             }
         }
-        let Parser { all, graph, .. } = parser;
+        let cut = lines.cut().or_else(|| parser.missing_costs());
+        let Parser { mut all, graph, .. } = parser;
+        cut.into_iter().for_each(|why| all.set_incomplete(why));
         if all.profile.sample_types.is_empty() {
             return Err(ReadError::invalid(TITLE, "it names no events"));
         }

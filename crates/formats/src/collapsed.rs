@@ -145,7 +145,8 @@ pub fn read(input: &mut dyn Read) -> Result<Profile, ReadError> {
         }
         let (stack, count) = split(line);
         let Some(count) = Count::parse(count) else {
-            return Err(lines.error("it has no count at its end: main;work 123"));
+            lines.unless_cut("it has no count at its end: main;work 123".to_owned())?;
+            continue;
         };
         let value = sums.add(stack, count);
         reader.add(stack, value);
@@ -158,6 +159,7 @@ pub fn read(input: &mut dyn Read) -> Result<Profile, ReadError> {
     if let Some(fault) = sums.fault() {
         return Err(lines.error(fault));
     }
+    lines.cut().into_iter().for_each(|why| reader.all.set_incomplete(why));
     let rounded = sums.rounded;
     if rounded > 0 {
         let s = if rounded == 1 { "" } else { "s" };

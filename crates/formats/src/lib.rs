@@ -26,6 +26,9 @@ pub mod stack_maps;
 mod unpacked;
 pub mod v8;
 
+#[cfg(test)]
+mod cut_files;
+
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, Write};
 use std::path::{Path, PathBuf};

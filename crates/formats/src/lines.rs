@@ -23,7 +23,12 @@ pub(crate) struct Lines<'r> {
     unchecked: Cell<usize>,
     bytes: Vec<u8>,
     line: String,
+    /// The last line that was read ends with the file, not with a line end.
+    is_open: bool,
 }
+
+/// How it is known that a text was cut off.
+const NO_LINE_END: &str = "its last line has no line end";
 
 impl<'r> Lines<'r> {
     /// The lines of a stream, which may be compressed with gzip.
@@ -40,8 +45,15 @@ impl<'r> Lines<'r> {
 
     /// The lines of the rest of a stream, whose beginning is no text.
     pub(crate) fn rest(format: &'static str, input: BufReader<Unpacked<'r>>) -> Lines<'r> {
-        let line = String::new();
-        Lines { input, format, number: 0, unchecked: Cell::new(0), bytes: Vec::new(), line }
+        Lines {
+            input,
+            format,
+            number: 0,
+            unchecked: Cell::new(0),
+            bytes: Vec::new(),
+            line: String::new(),
+            is_open: false,
+        }
     }
 
     /// The next line without its end; invalid UTF-8 is replaced. `None`: there is no other.
@@ -61,6 +73,7 @@ impl<'r> Lines<'r> {
             return Err(self.error(format!("it is longer than {} MiB", LONGEST >> 20)));
         }
         let mut line = self.bytes.as_slice();
+        self.is_open = !line.ends_with(b"\n");
         line = line.strip_suffix(b"\n").unwrap_or(line);
         line = line.strip_suffix(b"\r").unwrap_or(line);
         if self.number == 1 {
@@ -78,6 +91,21 @@ impl<'r> Lines<'r> {
     #[cold]
     pub(crate) fn error(&self, what: impl Into<String>) -> ReadError {
         ReadError::in_line(self.format, self.number, what)
+    }
+
+    /// Fails with an error in the current line. A last line without a line end, after others, was cut
+    /// off: it is left out.
+    ///
+    /// # Errors
+    ///
+    /// That one, of any other line.
+    pub(crate) fn unless_cut(&self, what: String) -> Result<(), ReadError> {
+        if self.is_open && self.number > 1 { Ok(()) } else { Err(self.error(what)) }
+    }
+
+    /// How it is known that the text was cut off, if it is; after the last line.
+    pub(crate) fn cut(&self) -> Option<&'static str> {
+        self.is_open.then_some(NO_LINE_END)
     }
 
     /// True once for each 64 KiB of lines or a longer line, when the memory of what is made of them is

@@ -74,13 +74,15 @@ impl Format for PerfScript {
         let mut reader = Reader::default();
         reader.all.add_type("samples", "count");
         while let Some(line) = lines.next()? {
-            reader.line(line).map_err(|what| lines.error(what))?;
+            reader.line(line).or_else(|what| lines.unless_cut(what))?;
             if lines.is_check_due()
                 && let Some(excess) = reader.all.excess(lines.memory_allowed())
             {
                 return Err(lines.error(excess));
             }
         }
+        let cut = lines.cut().or_else(|| reader.open_stack());
+        cut.into_iter().for_each(|why| reader.all.set_incomplete(why));
         reader.end_sample();
         Ok(reader.finish())
     }
@@ -128,6 +130,8 @@ struct Reader {
     rest: String,
     /// Whether the last record was no sample: its other lines are left out.
     is_other_record: bool,
+    /// Whether a sample's frames were followed by an empty line.
+    has_ends: bool,
     /// Names of processes: the last names of their first threads.
     processes: FxHashMap<i64, Box<str>>,
 }
@@ -141,6 +145,7 @@ struct LastFrame {
 impl Reader {
     fn line(&mut self, line: &str) -> Result<(), String> {
         if line.trim().is_empty() {
+            self.has_ends |= self.open.is_some() && !self.stack.is_empty();
             self.end_sample();
             return Ok(());
         }
@@ -261,6 +266,12 @@ impl Reader {
         } else if let Some(changed) = self.inlined.lines.get_mut(line) {
             self.all.set_line(changed, file, number);
         }
+    }
+
+    /// The sentence about the last stack, if it has no end as others have.
+    fn open_stack(&self) -> Option<&'static str> {
+        let is_open = self.open.is_some() && self.has_ends;
+        is_open.then_some("its last stack has no empty line after it")
     }
 
     fn end_sample(&mut self) {

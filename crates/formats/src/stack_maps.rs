@@ -151,9 +151,10 @@ impl Format for Bpftrace {
             };
             reader.check(&lines)?;
         }
-        if is_open {
+        if is_open && !reader.has_samples() {
             return Err(lines.error("the last stack has no count: ]: 123"));
         }
+        reader.set_end(&lines, is_open);
         Ok(reader.finish())
     }
 }
@@ -200,9 +201,11 @@ impl Format for Dtrace {
             }
             reader.check(&lines)?;
         }
-        if !reader.stack.is_empty() {
+        let is_open = !reader.stack.is_empty();
+        if is_open && !reader.has_samples() {
             return Err(lines.error("the last stack has no count"));
         }
+        reader.set_end(&lines, is_open);
         Ok(reader.finish())
     }
 }
@@ -281,6 +284,19 @@ impl Reader {
     fn clear(&mut self) {
         self.stack.clear();
         self.keys.clear();
+    }
+
+    /// Notes that the file was cut off, if it was: in its last line, or in a stack.
+    fn set_end(&mut self, lines: &Lines<'_>, is_in_stack: bool) {
+        let in_stack = is_in_stack.then_some("its last stack has no count");
+        if let Some(why) = lines.cut().or(in_stack) {
+            self.all.set_incomplete(why);
+            self.entries.set_incomplete(why);
+        }
+    }
+
+    fn has_samples(&self) -> bool {
+        [&self.all, &self.entries].iter().any(|all| !all.profile.samples.is_empty())
     }
 
     fn finish(self) -> Profile {

@@ -45,6 +45,8 @@ pub const WAITS_LEFT_OUT: &str = "waits-left-out";
 pub const TARGET: &str = "target";
 /// Value of [`TARGET`]: everything that ran.
 pub const WHOLE_MACHINE: &str = "whole machine";
+/// How it is known that the file, which had another format, lacks its end or another part.
+pub const INCOMPLETE: &str = "incomplete";
 /// Any other message to the user.
 pub const NOTE: &str = "note";
 /// From older versions: stacks that were completed after their sample.

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use profile::{MappingId, StrId};
 
 use super::graph::{Call, CallGraph, CodePlace, FunctionIndex, GraphFunction};
+use super::sums::Sums;
 use super::{CREATOR, UNIT};
 use crate::assembly::Assembly;
 
 /// Most events of a file.
-const EVENTS: usize = 256;
+pub(super) const EVENTS: usize = 256;
 
 /// Names of one kind, by their numbers in the file: `(12) name`, later `(12)`.
 #[derive(Default)]
@@ -87,6 +88,7 @@ pub(super) struct Parser {
     /// The units of events, in a file of prof's.
     units: HashMap<Box<str>, Box<str>>,
     costs: Vec<i64>,
+    sums: Sums,
 }
 
 impl Default for Parser {
@@ -107,6 +109,7 @@ impl Default for Parser {
             is_own: false,
             units: HashMap::new(),
             costs: Vec::new(),
+            sums: Sums::default(),
         }
     }
 }
@@ -138,9 +141,20 @@ impl Parser {
         self.all.excess(allowed.saturating_sub(others))
     }
 
+    /// The sentence about costs that the file states and does not have, if there are such. After the
+    /// last line.
+    pub(super) fn missing_costs(&mut self) -> Option<&'static str> {
+        self.sums.end_part();
+        self.sums.missing()
+    }
+
     fn header(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
-            "creator" => self.is_own = value.split(' ').next() == Some(CREATOR),
+            "creator" => {
+                self.is_own = value.split(' ').next() == Some(CREATOR);
+                self.sums.is_valgrind = value.starts_with("callgrind-");
+            }
+            "totals" | "summary" => self.sums.state(key, value),
             "cmd" if !value.is_empty() => self.command(value),
             "positions" => {
                 let part = |word| match word {
@@ -176,6 +190,7 @@ impl Parser {
             }
             self.position = Position::default();
             self.call = OpenCall::default();
+            self.sums.end_part();
             return Ok(());
         }
         for name in names.split_whitespace() {
@@ -255,6 +270,7 @@ impl Parser {
         let from = CodePlace { function, file: self.line_file, line, address };
         let call = self.call;
         if !call.is_counted {
+            self.sums.add(&self.costs);
             if self.costs.iter().any(|&cost| cost != 0) {
                 self.graph.own.add(from, &self.costs);
             }

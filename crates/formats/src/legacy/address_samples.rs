@@ -234,6 +234,7 @@ fn finish(
     lines: &Lines<'_>,
     mut location: impl FnMut(&mut Assembly, u64) -> LocationId,
 ) -> Result<Profile, ReadError> {
+    lines.cut().into_iter().for_each(|why| all.set_incomplete(why));
     let columns = all.profile.sample_types.len();
     let mut stack = Vec::new();
     let mut last = None;

@@ -66,7 +66,7 @@ impl Format for Contention {
         }
         let mut reader = Reader::new();
         while let Some(line) = lines.next()? {
-            reader.line(line).map_err(|what| lines.error(what))?;
+            reader.line(line).or_else(|what| lines.unless_cut(what))?;
             reader.samples.check(&lines)?;
         }
         reader.samples.finish(&lines)

@@ -72,7 +72,7 @@ impl Format for Cpu {
         if header.is_java {
             let mut names = JavaNames::default();
             while let Some(line) = lines.next()? {
-                names.line(&mut samples, line).map_err(|what| lines.error(what))?;
+                names.line(&mut samples, line).or_else(|what| lines.unless_cut(what))?;
                 samples.check(&lines)?;
             }
             return samples.finish_names(&lines);
@@ -81,7 +81,7 @@ impl Format for Cpu {
         samples.remove_repeated_leaves();
         while let Some(line) = lines.next()? {
             let AddressSamples { all, mappings, .. } = &mut samples;
-            mappings.line(all, line).map_err(|what| lines.error(what))?;
+            mappings.line(all, line).or_else(|what| lines.unless_cut(what))?;
             samples.check(&lines)?;
         }
         samples.finish(&lines)
@@ -166,7 +166,7 @@ impl Words<'_, '_> {
     }
 }
 
-/// Reads the stacks. A file may end after any of them, without mappings.
+/// Reads the stacks. A file that ends after any of them, without the end of all, is incomplete.
 fn read_samples(
     mut words: Words<'_, '_>,
     header: &Header,
@@ -189,7 +189,7 @@ fn read_samples(
         }
         if (count, depth, last) == (0, 1, 0) {
             samples.remove_open();
-            break;
+            return check(samples, words.input.get_ref());
         }
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let values = [count, count.saturating_mul(header.period)];
@@ -200,6 +200,7 @@ fn read_samples(
             check(samples, words.input.get_ref())?;
         }
     }
+    samples.all.set_incomplete("the end of its stacks is missing");
     check(samples, words.input.get_ref())
 }
 

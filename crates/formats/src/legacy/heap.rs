@@ -72,7 +72,7 @@ impl Format for Heap {
         })?;
         let mut reader = Reader::new(header);
         while let Some(line) = lines.next()? {
-            reader.line(line).map_err(|what| lines.error(what))?;
+            reader.line(line).or_else(|what| lines.unless_cut(what))?;
             reader.samples.check(&lines)?;
         }
         reader.samples.finish(&lines)

@@ -73,7 +73,7 @@ impl Format for Java {
         let names = JavaNames::default();
         let mut reader = Reader { samples, kind, names, part: Part::Attributes };
         while let Some(line) = lines.next()? {
-            reader.line(line).map_err(|what| lines.error(what))?;
+            reader.line(line).or_else(|what| lines.unless_cut(what))?;
             reader.samples.check(&lines)?;
         }
         if reader.samples.all.profile.sample_types.is_empty() {

@@ -69,7 +69,7 @@ impl Format for Jemalloc {
         };
         let mut reader = Reader::new(rate);
         while let Some(line) = lines.next()? {
-            reader.line(line).map_err(|what| lines.error(what))?;
+            reader.line(line).or_else(|what| lines.unless_cut(what))?;
             reader.samples.check(&lines)?;
         }
         reader.end_stack();

@@ -58,7 +58,7 @@ impl Format for Threads {
         set_uninteresting(&mut samples.all, Subject::Others);
         let mut reader = Reader { samples, part: Part::Begin };
         while let Some(line) = lines.next()? {
-            reader.line(line).map_err(|what| lines.error(what))?;
+            reader.line(line).or_else(|what| lines.unless_cut(what))?;
             reader.samples.check(&lines)?;
         }
         reader.end_thread();

@@ -15,7 +15,7 @@ LeftOutOfFile "left-out-of-file" Detail {
 /// A file ends before its end, or lacks a part.
 FileIncomplete "file-incomplete" Missing {
     file: String = "its path", why: String = "how that is known",
-} ("{file} is incomplete: {why}");
+} ("{file} seems incomplete: {why}");
 
     } };
 }
