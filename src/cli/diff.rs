@@ -319,13 +319,37 @@ pub(super) fn common_types<P: Borrow<Profile>>(
         // Types of one kind differ in what their units measure.
         let with_units = kinds(other, false).contains(&wanted);
         usage(format!(
-            "{} has no sample type {:?}, which {} has, but: {}; choose a common one with --type",
+            "{} has no sample type {:?}, which {} has, but: {}; {}",
             names[number],
             kinds(first, with_units).get(first_index).map_or("", |kind| kind),
             names[0],
             kinds(other, with_units).join(", "),
+            type_remedy(first, other),
         ))
     })
+}
+
+/// What helps to compare profiles that lack the type of each other: a common one, if there is one
+/// with comparable values.
+fn type_remedy(first: &Profile, other: &Profile) -> &'static str {
+    /// Ratio of numbers of samples from which on one of them is in another unit.
+    const OTHER_UNIT: i64 = 10_000;
+    let names = |p: &Profile, t: &ValueType| [t.kind, t.unit].map(|id| p.str(id).to_owned());
+    let totals = |column: usize| {
+        let wanted = names(first, &first.sample_types[column]);
+        let place = other.sample_types.iter().position(|t| names(other, t) == wanted)?;
+        Some((first.total(column).max(1), other.total(place).max(1)))
+    };
+    let all: Vec<(i64, i64)> = (0..first.sample_types.len()).filter_map(totals).collect();
+    let is_alike = |&(a, b): &(i64, i64)| a / OTHER_UNIT <= b && b / OTHER_UNIT <= a;
+    if all.iter().any(is_alike) {
+        "choose a common one with --type"
+    } else if all.is_empty() {
+        "they have no sample type in common"
+    } else {
+        "its numbers are no numbers of samples, and their unit is not in the file: write it with \
+         prof export --type samples"
+    }
 }
 
 /// Reads the profiles of both sides: the parts that `query` is about.

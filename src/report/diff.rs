@@ -76,6 +76,7 @@ fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
         out.push(format!("{name}: {}: {}", clean(&listed(files)), side_line(diff, side)));
     }
     out.extend(diff.renamed.as_ref().map(|renamed| clean(&renamed_line(renamed))));
+    out.extend(sides_lines(diff));
     out.extend(names_lines(diff).iter().map(|line| clean(line)));
     out.extend(diff.folded.map(folded_line));
     let total = diff.total();
@@ -119,6 +120,20 @@ pub fn renamed_line(renamed: &Renamed) -> String {
     format!("Binaries {} and {} are compared as one", renamed.before, renamed.after)
 }
 
+/// Sentences about what the file of one side lacks.
+fn sides_lines(diff: &Diff) -> Vec<String> {
+    let mut out = Vec::new();
+    let sides = [("before", &diff.before), ("after", &diff.after)];
+    for (name, _) in sides.into_iter().filter(|(_, side)| side.is_estimated) {
+        out.push(format!("Stacks {name} are estimates: totals are, too; self values are exact"));
+    }
+    if diff.before.has_binaries != diff.after.has_binaries {
+        let without = if diff.before.has_binaries { "after" } else { "before" };
+        out.push(format!("Functions {without} have no binaries: all are compared by name alone"));
+    }
+    out
+}
+
 /// Sentences about functions that have another binary after than before.
 fn names_lines(diff: &Diff) -> Vec<String> {
     let mut out = Vec::new();
@@ -155,7 +170,7 @@ fn side_line(diff: &Diff, side: &Side) -> String {
     if side.duration_nanos > 0 {
         out += &format!(" in {}", units::format(side.duration_nanos, "nanoseconds"));
     }
-    if side.effective.is_finite() {
+    if side.effective.is_finite() && (side.samples > 0.0 || !side.is_estimated) {
         out += &format!(", {} samples", units::thousands(side.samples.round() as i64));
     }
     out

@@ -102,6 +102,41 @@ fn an_export_reports_what_its_format_lacks() {
 }
 
 #[test]
+fn a_file_that_was_cut_off_is_read_with_a_line() {
+    let dir = temp_dir();
+    std::fs::write(dir.path().join("cut.folded"), "main;work 12\nmain;id").unwrap();
+    let run = |args: &str| Prof::new(&dir, args).run().ok();
+    let line = "prof: cut.folded seems incomplete: its last line has no line end\n";
+    let report = run("report cut.folded --stdio");
+    assert_eq!((report.stderr.as_str(), report.text().contains("work")), (line, true));
+    assert_eq!(run("export cut.folded -q -o cut.pb.gz").stderr, "");
+    let converted = line.replace("cut.folded", "cut.pb.gz");
+    assert_eq!(run("report cut.pb.gz --stdio").stderr, converted);
+}
+
+#[test]
+fn a_difference_of_conversions_lists_nothing() {
+    let dir = temp_dir();
+    profile(&dir.path().join("profile.pb.gz"));
+    for format in ["otlp", "perf", "firefox.json", "callgrind"] {
+        Prof::new(&dir, &format!("export -q -o all.{format}")).run().ok();
+        let diff = Prof::new(&dir, &format!("diff profile.pb.gz all.{format} --json")).run().ok();
+        let answer: serde_json::Value = serde_json::from_str(&diff.text()).unwrap();
+        let samples = |side: &str| answer[side]["samples"].clone();
+        assert_eq!(samples("before"), samples("after"), "{format}");
+        let rows = answer["rows"].as_array().unwrap();
+        assert!(!rows.is_empty());
+        for row in rows {
+            assert_eq!(row["self"]["before"], row["self"]["after"], "{format}: {row}");
+        }
+    }
+    // The values of this file are nanoseconds, which are no numbers of samples.
+    Prof::new(&dir, "export -q --type cpu -o all.folded").run().ok();
+    let diff = Prof::new(&dir, "diff profile.pb.gz all.folded --type cpu").run();
+    diff.refused(2, &["all.folded has no sample type \"cpu\"", "in the file: write it with"]);
+}
+
+#[test]
 fn an_export_replaces_only_files_of_its_format() {
     let dir = temp_dir();
     profile(&dir.path().join("profile.pb.gz"));

@@ -34,10 +34,6 @@ const CREATOR: &str = "prof";
 /// The begin of a description with the unit of an event.
 const UNIT: &str = "Unit of ";
 
-/// The comment of a profile whose stacks are estimates.
-const ESTIMATED: &str =
-    "note: stacks are estimated from the calls of a callgrind file, which has no stacks";
-
 impl Format for Callgrind {
     fn name(&self) -> &'static str {
         "callgrind"

@@ -47,6 +47,9 @@ pub const TARGET: &str = "target";
 pub const WHOLE_MACHINE: &str = "whole machine";
 /// How it is known that the file, which had another format, lacks its end or another part.
 pub const INCOMPLETE: &str = "incomplete";
+/// The comment of a profile whose stacks are estimates.
+pub const ESTIMATED_STACKS: &str =
+    "note: stacks are estimated from the calls of a callgrind file, which has no stacks";
 /// Any other message to the user.
 pub const NOTE: &str = "note";
 /// From older versions: stacks that were completed after their sample.

@@ -1,8 +1,7 @@
 //! Stacks from calls: the own costs of each function are divided among the paths that lead to it.
 
-use profile::{LabelSetId, Line, LocationId, Profile};
+use profile::{LabelSetId, Line, LocationId, Profile, comment};
 
-use super::ESTIMATED;
 use super::graph::{CallGraph, CodePlace, FunctionIndex};
 use crate::assembly::{AddedSample, Assembly, ColumnValue, excess};
 
@@ -94,7 +93,7 @@ pub(super) fn profile(
         }
     }
     if !graph.calls.keys.is_empty() {
-        all.comment(ESTIMATED);
+        all.comment(comment::ESTIMATED_STACKS);
     }
     notes.iter().for_each(|note| all.comment(note));
     Ok(all.finish())

@@ -57,7 +57,7 @@ fn costs_and_calls_are_read() {
     ];
     assert_eq!(content(&p), expected);
     let comments: Vec<_> = p.comments.iter().map(|&c| p.str(c)).collect();
-    assert_eq!(comments, ["command: ./a b", ESTIMATED]);
+    assert_eq!(comments, ["command: ./a b", profile::comment::ESTIMATED_STACKS]);
 }
 
 #[test]

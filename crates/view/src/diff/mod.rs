@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crate::{LeafFrames, Sort, View, quality};
 use cells::Cells;
 use names::NameTable;
-use profile::Profile;
+use profile::{Profile, ValueType, comment};
 use significance::Judge;
 
 pub use answer::{Compared, Difference, compare};
@@ -126,12 +126,16 @@ pub struct Side {
     pub total: f64,
     /// Sum of their lengths in nanoseconds; 0 if one of them is unknown.
     pub duration_nanos: i64,
-    /// Number of samples.
+    /// Number of samples; 0 if it is unknown.
     pub samples: f64,
     /// Number of samples of equal weight with the same confidence.
     pub effective: f64,
     /// Unit of comparison in a recorded unit.
     pub factor: f64,
+    /// Whether the stacks of one of them are estimates, as those of a callgrind file: totals are, too.
+    pub is_estimated: bool,
+    /// Whether functions have binaries; if those of the other side have, they are compared by name.
+    pub has_binaries: bool,
 }
 
 /// The difference.
@@ -302,9 +306,41 @@ fn side(views: &[View]) -> Side {
     let duration_nanos = if known { lengths().fold(0i64, i64::saturating_add) } else { 0 };
     let sum = |view: &View| view.samples().fold(0i64, |sum, s| sum.saturating_add(s.value));
     let recorded = views.iter().map(sum).fold(0i64, i64::saturating_add);
-    let samples = |view: &View| quality::sample_sizes(view.profile, view.type_index).0;
+    let samples = |view: &View| {
+        // Rows of estimated stacks are no samples.
+        if is_estimated(view) {
+            counted_samples(view.profile)
+        } else {
+            quality::sample_sizes(view.profile, view.type_index).0
+        }
+    };
     let samples = views.iter().map(samples).sum();
-    Side { recordings: views.len(), recorded, samples, duration_nanos, ..Side::default() }
+    Side {
+        recordings: views.len(),
+        recorded,
+        samples,
+        duration_nanos,
+        is_estimated: views.iter().any(is_estimated),
+        has_binaries: names::have_binaries(views),
+        ..Side::default()
+    }
+}
+
+/// The sum of the sample type that counts samples; 0 if there is none.
+fn counted_samples(profile: &Profile) -> f64 {
+    let is_count =
+        |t: &ValueType| (profile.str(t.kind), profile.str(t.unit)) == ("samples", "count");
+    profile
+        .sample_types
+        .iter()
+        .position(is_count)
+        .map_or(0.0, |column| profile.total(column) as f64)
+}
+
+/// Whether the stacks of a profile are estimates.
+fn is_estimated(view: &View) -> bool {
+    let text = comment::ESTIMATED_STACKS;
+    view.profile.comments.iter().any(|&comment| view.profile.str(comment) == text)
 }
 
 fn change([before, after]: [i64; 2], from: &Side, to: &Side) -> Change {

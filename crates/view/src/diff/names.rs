@@ -85,13 +85,32 @@ pub(super) struct NameTable {
     texts: FxHashSet<Arc<str>>,
     /// The binaries of functions that are compared by name, each pair once.
     pub(super) by_name: Vec<ByName>,
+    /// Only one side has binaries: they are not distinguished.
+    drops_binaries: bool,
+}
+
+/// Whether functions of these profiles have binaries.
+pub(super) fn have_binaries(views: &[View]) -> bool {
+    let has_binary = |view: &View, id: usize| {
+        let frame = view.frames.get(id as u32);
+        matches!(frame.name, Name::Function(_)) && frame.binary != StrId::EMPTY
+    };
+    views.iter().any(|view| (0..view.frames.len()).any(|id| has_binary(view, id)))
+}
+
+/// True for the name that formats without addresses have for one without a function:
+/// `libc.so.6+0x2a1` or `0x2a1`.
+fn is_address(name: &str) -> bool {
+    let digits = name.strip_prefix("0x").or_else(|| Some(name.rsplit_once("+0x")?.1));
+    digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 impl NameTable {
     /// The frames of these recordings, and their ids in each of them; after the signal to end, some
     /// are missing.
     pub(super) fn new(before: &[View], after: &[View]) -> (NameTable, Vec<Vec<u32>>) {
-        let mut names = NameTable::default();
+        let drops_binaries = have_binaries(before) != have_binaries(after);
+        let mut names = NameTable { drops_binaries, ..NameTable::default() };
         let mut ids: Vec<Vec<u32>> =
             before.iter().chain(after).map(|view| names.add(view)).collect();
         let other = names.match_by_name(&ids, before.len());
@@ -194,8 +213,9 @@ impl NameTable {
 
     fn id(&mut self, profile: &Profile, granularity: Granularity, frame: &Frame) -> u32 {
         let path = profile.str(frame.binary);
-        let binary = base_name(path);
+        let binary = if self.drops_binaries { "" } else { base_name(path) };
         let kind = match frame.name {
+            Name::Function(_) if is_address(&frame.display(profile)) => DiffName::Unnamed,
             Name::Function(_) => DiffName::Function,
             Name::Address(_) | Name::Unknown => DiffName::Unnamed,
             Name::Label(..) => DiffName::Label,

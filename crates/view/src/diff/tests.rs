@@ -437,3 +437,27 @@ fn run_time_code_of_two_processes_is_not_different() {
         assert_eq!(changed(&diff), Vec::<&str>::new());
     }
 }
+
+/// Formats without binaries or addresses write a name in their place.
+#[test]
+fn a_profile_equals_itself_without_binaries_and_addresses() {
+    let counts = [("work", 300), ("idle", 200)];
+    let mut b = Builder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+    let main = b.named_location("main");
+    for (name, count) in counts {
+        let leaf = b.named_location(name);
+        let values = [(Column(1), PERIOD)];
+        (0..count).for_each(|_| b.add(&[leaf, main], LabelSetId::EMPTY, 1, &values));
+    }
+    let bare = b.finish(None);
+    let diff = diff_of(&[profile_of(&counts)], &[bare], &DiffOptions::default());
+    assert_eq!((changed(&diff), diff.rows.len()), (Vec::new(), 3));
+    assert!(diff.before.has_binaries && !diff.after.has_binaries);
+    let unnamed = [("app+0x10", 300), ("app+0x20", 200)];
+    let diff = diff_of(
+        &[profile_of(&unnamed)],
+        &[profile_of(&[("app+0x1f", 500)])],
+        &DiffOptions::default(),
+    );
+    assert_eq!((changed(&diff), diff.rows.len()), (Vec::new(), 2));
+}
