@@ -141,6 +141,18 @@ fn functions_have_the_values_of_perf_script() {
 }
 
 #[test]
+fn groups_and_directories_have_the_values_of_perf_script() {
+    let Some(dir) = lab() else { return };
+    record(dir.path(), "-e {cpu-clock,page-faults}:S -F 997 -g");
+    // Each event of a group is a line of the text, and a sample of the recording has both.
+    agrees(&dir, Unwinder::Kernel, &["cpu", "page-faults"]);
+    std::fs::remove_file(dir.path().join("perf.data")).unwrap();
+    record(dir.path(), "--threads -e cpu-clock -F 997 -g");
+    assert!(dir.path().join("perf.data/data.0").is_file());
+    agrees(&dir, Unwinder::Kernel, &["cpu", "samples"]);
+}
+
+#[test]
 fn the_kernel_is_named_by_its_build_id_only() {
     let Some(dir) = lab() else { return };
     record(dir.path(), "-e cpu-clock -F 997 -g");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use profile::Profile;
 use sys::os;
 
-use super::{FORMATS, Opened, ReadError, format_of_file, read_as};
+use super::{FORMATS, Opened, ReadError, format_of_file, perf_data, read_as};
 
 /// Error of reading a file; its `Display` is one line with the file's name, the cause and, if there
 /// is one, the remedy.
@@ -77,7 +77,7 @@ pub fn open_file(path: &Path) -> Result<Opened, FileError> {
     let mut file = File::open(path).map_err(|e| FileError::Open(named(), e))?;
     let kind = file.metadata().map(|m| m.file_type()).ok();
     if kind.is_some_and(|kind| kind.is_dir()) {
-        return Err(FileError::Directory(named()));
+        return open_directory(path);
     }
     let opened = if kind.is_some_and(|kind| kind.is_file()) {
         format_of_file(&mut file, path).and_then(|format| {
@@ -88,6 +88,22 @@ pub fn open_file(path: &Path) -> Result<Opened, FileError> {
         read_as(FORMATS, &mut file)
     };
     opened.map_err(|e| FileError::Read(Some(named()), e))
+}
+
+/// Most files of a recording in a directory.
+const MOST_FILES: usize = 4096;
+
+/// Reads a recording of perf in a directory: `data`, `data.0`, `data.1` and so on.
+fn open_directory(path: &Path) -> Result<Opened, FileError> {
+    let regular = |name: &str| Some(path.join(name)).filter(|path| path.is_file());
+    let main = regular("data").ok_or_else(|| FileError::Directory(path.to_owned()))?;
+    let names = (0..MOST_FILES).map_while(|number| regular(&format!("data.{number}")));
+    let open = |path: PathBuf| File::open(&path).map_err(|e| FileError::Open(path, e));
+    let mut file = open(main)?;
+    let threads = names.map(open).collect::<Result<Vec<File>, _>>()?;
+    let profile = perf_data::read_directory(&mut file, threads)
+        .map_err(|e| FileError::Read(Some(path.to_owned()), e))?;
+    Ok(Opened { profile, format: &perf_data::PerfData })
 }
 
 #[cfg(test)]

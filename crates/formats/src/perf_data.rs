@@ -6,6 +6,7 @@
 //! [`Format::unnamed_frames`].
 
 mod attribute;
+mod counts;
 mod events;
 mod fields;
 mod header;
@@ -15,6 +16,7 @@ mod queue;
 mod reader;
 mod record;
 mod records;
+mod sources;
 mod spaces;
 mod stacks;
 #[cfg(test)]
@@ -33,6 +35,7 @@ use crate::{Format, UnnamedFrames};
 use header::{Container, Header, MAGIC, invalid};
 use reader::Reader;
 use records::Records;
+use sources::Sources;
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -71,7 +74,7 @@ impl Format for PerfData {
                 // Its header refers to what comes later.
                 let mut file = tempfile::tempfile()?;
                 std::io::copy(&mut Cursor::new(start).chain(input), &mut file)?;
-                read_sections(&mut file, None)
+                read_sections(&mut file, Vec::new(), None)
             }
         }
     }
@@ -89,9 +92,8 @@ impl Format for PerfData {
                 read_stream(BufReader::with_capacity(PIECE, file))
             }
             Container::File => {
-                let written = file.metadata().ok().and_then(|m| m.modified().ok());
-                let since = written.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                read_sections(file, since.and_then(|time| i64::try_from(time.as_nanos()).ok()))
+                let written = written(file);
+                read_sections(file, Vec::new(), written)
             }
         }
     }
@@ -109,16 +111,44 @@ fn cut(error: std::io::Error) -> ReadError {
 }
 
 fn read_stream(input: impl Read) -> Result<Profile, ReadError> {
-    Reader::new(Header::default(), None).read(Records::new(input))
+    Reader::new(Header::default(), None).read(Sources::new([Records::new(input)]))
 }
 
-/// Reads a file, which was `written` at this time (nanoseconds since the Unix epoch).
-fn read_sections(file: &mut File, written: Option<i64>) -> Result<Profile, ReadError> {
+/// When a file was written, in nanoseconds since the Unix epoch.
+fn written(file: &File) -> Option<i64> {
+    let written = file.metadata().ok().and_then(|m| m.modified().ok());
+    let since = written.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|time| i64::try_from(time.as_nanos()).ok())
+}
+
+/// Reads a recording in a directory (`perf record --threads`): the file with the header, and those
+/// with the records of each thread of perf.
+pub(crate) fn read_directory(file: &mut File, threads: Vec<File>) -> Result<Profile, ReadError> {
+    let mut start = [0; 16];
+    file.read_exact(&mut start).map_err(cut)?;
+    match Container::parse(&start)? {
+        Container::Stream => Err(invalid("its file `data` is a stream")),
+        Container::File => {
+            let written = written(file);
+            read_sections(file, threads, written)
+        }
+    }
+}
+
+/// Reads a file, which was `written` at this time (nanoseconds since the Unix epoch), and the
+/// records in others.
+fn read_sections(
+    file: &mut File,
+    others: Vec<File>,
+    written: Option<i64>,
+) -> Result<Profile, ReadError> {
     let (header, data) = Header::read(file)?;
     if header.events.is_empty() {
         return Err(invalid("it has no events"));
     }
     file.seek(SeekFrom::Start(data.offset))?;
     let records = BufReader::with_capacity(PIECE, file).take(data.size);
-    Reader::new(header, written).read(Records::new(records))
+    let others = others.into_iter().map(|file| Records::new(BufReader::with_capacity(PIECE, file)));
+    let all = std::iter::once(Records::new(records)).chain(others);
+    Reader::new(header, written).read(Sources::new(all))
 }

@@ -1,5 +1,6 @@
 //! The events of a recording (`struct perf_event_attr`), and the fields of their samples.
 
+use super::counts::{CallBranches, GroupCounts};
 use super::fields::{Fields, words};
 
 /// Bits of `sample_type` (`PERF_SAMPLE_*`).
@@ -30,11 +31,13 @@ const READ_ID: u64 = 1 << 2;
 const READ_GROUP: u64 = 1 << 3;
 const READ_LOST: u64 = 1 << 4;
 
-/// `PERF_SAMPLE_BRANCH_HW_INDEX` and `PERF_SAMPLE_BRANCH_COUNTERS`.
+/// `PERF_SAMPLE_BRANCH_CALL_STACK`, `_HW_INDEX` and `_COUNTERS`.
+const BRANCH_CALL_STACK: u64 = 1 << 11;
 const BRANCH_INDEX: u64 = 1 << 17;
 const BRANCH_COUNTERS: u64 = 1 << 19;
 
 /// Bits of the flags.
+const INHERIT: u64 = 1 << 1;
 const FREQUENCY: u64 = 1 << 10;
 const ALL_HAVE_IDS: u64 = 1 << 18;
 
@@ -106,8 +109,12 @@ pub struct SampleFields<'a> {
     /// Nanoseconds.
     pub time: Option<u64>,
     pub period: Option<u64>,
+    /// The values of all events of the group.
+    pub counts: GroupCounts<'a>,
     /// The kernel's call chain, with markers.
     pub chain: &'a [u8],
+    /// The calls on the user stack that the CPU has recorded.
+    pub branches: CallBranches<'a>,
     pub registers: UserRegisters<'a>,
     pub stack: StackCopy<'a>,
 }
@@ -286,9 +293,7 @@ impl Attribute {
             word(&mut fields, field)?;
         }
         let period = word(&mut fields, bit::PERIOD)?;
-        if self.has(bit::READ) {
-            self.skip_counts(&mut fields)?;
-        }
+        let counts = if self.has(bit::READ) { self.counts(&mut fields)? } else { None };
         let mut chain: &[u8] = &[];
         if self.has(bit::CALLCHAIN) {
             let count = fields.u64()?;
@@ -298,13 +303,15 @@ impl Attribute {
             let size = fields.u32()?;
             fields.bytes(size.into())?;
         }
+        let mut branches = CallBranches::default();
         if self.has(bit::BRANCH_STACK) {
-            self.skip_branches(&mut fields)?;
+            branches = self.branches(&mut fields)?;
         }
         let registers = self.user_registers(&mut fields)?;
         let stack = self.stack_copy(&mut fields)?;
         let (pid, tid) = thread.map_or((-1, -1), |ids| (ids as i32, (ids >> 32) as i32));
-        Some(SampleFields { ip, pid, tid, time, period, chain, registers, stack })
+        let counts = counts.unwrap_or_default();
+        Some(SampleFields { ip, pid, tid, time, period, counts, chain, branches, registers, stack })
     }
 
     fn user_registers<'a>(&self, fields: &mut Fields<'a>) -> Option<UserRegisters<'a>> {
@@ -333,27 +340,40 @@ impl Attribute {
         Some(StackCopy { bytes, is_full: used == size })
     }
 
-    fn skip_counts(&self, fields: &mut Fields<'_>) -> Option<()> {
+    /// The values of a group. `Some(None)`: those of a single event, or without identifiers.
+    fn counts<'a>(&self, fields: &mut Fields<'a>) -> Option<Option<GroupCounts<'a>>> {
         let count = |bits: &[u64]| bits.iter().filter(|&&b| self.read_format & b != 0).count();
         let times = count(&[READ_ENABLED, READ_RUNNING]) as u64;
-        let each = 1 + count(&[READ_ID, READ_LOST]) as u64;
-        let events = if self.read_format & READ_GROUP != 0 { fields.u64()? } else { 1 };
-        fields.words(events.checked_mul(each)?.checked_add(times)?)?;
-        Some(())
+        let each = 1 + count(&[READ_ID, READ_LOST]);
+        let is_group = self.read_format & READ_GROUP != 0;
+        let events = if is_group { fields.u64()? } else { 1 };
+        if !is_group {
+            fields.words(times + each as u64)?;
+            return Some(None);
+        }
+        fields.words(times)?;
+        let words = fields.words(events.checked_mul(each as u64)?)?;
+        let has_ids = self.read_format & READ_ID != 0;
+        Some(has_ids.then_some(GroupCounts { words, each }))
     }
 
-    fn skip_branches(&self, fields: &mut Fields<'_>) -> Option<()> {
-        /// Words of a branch.
-        const BRANCH: u64 = 3;
+    /// The calls of a branch stack; of one of other branches, none.
+    fn branches<'a>(&self, fields: &mut Fields<'a>) -> Option<CallBranches<'a>> {
         let count = fields.u64()?;
         if self.branch_type & BRANCH_INDEX != 0 {
             fields.u64()?;
         }
-        fields.words(count.checked_mul(BRANCH)?)?;
+        let words = fields.words(count.checked_mul(CallBranches::WORDS)?)?;
         if self.branch_type & BRANCH_COUNTERS != 0 {
             fields.words(count)?;
         }
-        Some(())
+        let are_calls = self.branch_type & BRANCH_CALL_STACK != 0;
+        Some(if are_calls { CallBranches { words } } else { CallBranches::default() })
+    }
+
+    /// True if threads that are created later have counters of their own.
+    pub fn is_inherited(&self) -> bool {
+        self.flags & INHERIT != 0
     }
 }
 

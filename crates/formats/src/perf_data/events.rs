@@ -48,6 +48,11 @@ impl Events {
         self.all.first().map(|event| &event.attribute)
     }
 
+    /// The number of the event with an identifier.
+    pub fn place_of_id(&self, id: u64) -> Option<usize> {
+        self.by_id.get(&id).copied()
+    }
+
     /// The number of the event of a sample; `None` if it is unknown.
     pub fn place_of_sample(&self, body: &[u8]) -> Option<usize> {
         if self.all.len() == 1 {

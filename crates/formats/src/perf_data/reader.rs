@@ -6,6 +6,7 @@ use profile::{LabelSetId, LocationId, Mapping, Profile, ValueType, comment, labe
 use sys::elf::hex;
 
 use super::attribute::{Interval, SampleFields};
+use super::counts::LastCounts;
 use super::events::Events;
 use super::fields::Fields;
 use super::header::{Header, invalid, streamed_event};
@@ -13,7 +14,7 @@ use super::kernel::{KernelCode, module_name};
 use super::machine::{KernelBase, Machine};
 use super::queue::Queue;
 use super::record::{BuildId, Map, MappedFile, Mode, RawRecord, Record, kind};
-use super::records::Records;
+use super::sources::Sources;
 use super::spaces::{Spaces, ThreadLabels};
 use super::stacks::{StackSource, Stacks};
 use crate::assembly::{AddedSample, Assembly, ColumnValue};
@@ -60,6 +61,7 @@ pub struct Reader {
     spaces: Spaces,
     stacks: Stacks,
     counts: Counts,
+    last_counts: LastCounts,
     by_process: BySamples,
     stack: Vec<LocationId>,
     /// Times of the first and the last sample, in nanoseconds.
@@ -85,14 +87,15 @@ impl Reader {
             spaces,
             stacks: Stacks::default(),
             counts: Counts::default(),
+            last_counts: LastCounts::default(),
             by_process: BySamples::default(),
             stack: Vec::new(),
             times: None,
         }
     }
 
-    /// Reads all records.
-    pub fn read(mut self, mut records: Records<'_>) -> Result<Profile, ReadError> {
+    /// Reads all records, those of several files together.
+    pub fn read(mut self, mut records: Sources<'_>) -> Result<Profile, ReadError> {
         let mut queue = Queue::default();
         loop {
             let record = match records.next() {
@@ -103,6 +106,9 @@ impl Reader {
                 Err(error) => return Err(error),
             };
             if record.kind == kind::FINISHED_ROUND {
+                if records.are_several() {
+                    continue;
+                }
                 while let Some(due) = queue.pop_due() {
                     self.apply(&due, &records)?;
                 }
@@ -110,6 +116,7 @@ impl Reader {
             } else if record.kind >= kind::FIRST_OF_PERF {
                 self.apply_header(&record);
             } else if let Some(time) = self.events.time(&record) {
+                records.set_time(time);
                 queue.push(time, record);
                 while let Some(oldest) = queue.pop_excess() {
                     self.apply(&oldest, &records)?;
@@ -163,11 +170,11 @@ impl Reader {
         self.machine.take_in(&self.header);
     }
 
-    fn apply(&mut self, record: &RawRecord, records: &Records<'_>) -> Result<(), ReadError> {
+    fn apply(&mut self, record: &RawRecord, records: &Sources<'_>) -> Result<(), ReadError> {
         self.counts.records += 1;
         if self.counts.records.is_multiple_of(CHECKED) {
             let allowed = memory_allowed(records.bytes_read());
-            let bytes = self.all.bytes() + self.spaces.memory();
+            let bytes = self.all.bytes() + self.spaces.memory() + self.last_counts.memory();
             if let Some(excess) = crate::assembly::excess(bytes, allowed) {
                 return Err(invalid(excess));
             }
@@ -258,10 +265,9 @@ impl Reader {
         };
         let mut stack = std::mem::take(&mut self.stack);
         self.stacks.make(&source, &mut self.spaces, &mut self.all, &mut stack);
-        let value = self.value(place, &fields)?;
+        let values = self.values(place, &fields)?;
         let labels = self.labels(&fields);
         let time = fields.time;
-        let values = [ColumnValue { column: SAMPLES, value: 1 }, value];
         let micros = time.map(|time| time / 1000);
         self.all.add(AddedSample { stack: &stack, labels, values: &values, time: micros });
         self.stack = stack;
@@ -274,24 +280,52 @@ impl Reader {
         Ok(())
     }
 
-    /// The value of a sample, and the column of its event.
+    /// The values of a sample: its number, and those of its event or of all events of the group.
+    fn values(
+        &mut self,
+        place: usize,
+        fields: &SampleFields<'_>,
+    ) -> Result<Vec<ColumnValue>, String> {
+        let mut values = vec![ColumnValue { column: SAMPLES, value: 1 }];
+        let mut is_group = false;
+        for count in fields.counts.iter() {
+            let Some(member) = self.events.place_of_id(count.id) else { continue };
+            is_group = true;
+            let is_inherited = self.events.all[member].attribute.is_inherited();
+            let increase = self.last_counts.increase(count, is_inherited.then_some(fields.tid));
+            if increase > 0 {
+                let value = i64::try_from(increase).unwrap_or(i64::MAX);
+                let column = self.column(member)?;
+                values.push(ColumnValue { column, value });
+            }
+        }
+        if !is_group {
+            values.push(self.value(place, fields)?);
+        }
+        Ok(values)
+    }
+
+    /// The value of the event of a sample.
     fn value(&mut self, place: usize, fields: &SampleFields<'_>) -> Result<ColumnValue, String> {
-        let event = &self.events.all[place];
-        let period = fields.period.or(match event.attribute.interval {
+        let period = fields.period.or(match self.events.all[place].attribute.interval {
             Interval::Period(period @ 1..) => Some(period),
             _ => None,
         });
-        self.columns.resize(self.events.all.len(), None);
-        let column = match self.columns[place] {
-            Some(column) => column,
-            None => {
-                let has_periods = event.attribute.has_periods();
-                let column = self.types.column(&mut self.all, &event.name, has_periods)?;
-                *self.columns[place].insert(column)
-            }
-        };
+        let column = self.column(place)?;
         let value = i64::try_from(period.unwrap_or(1)).unwrap_or(i64::MAX);
         Ok(ColumnValue { column, value })
+    }
+
+    /// The column of an event.
+    fn column(&mut self, place: usize) -> Result<usize, String> {
+        self.columns.resize(self.events.all.len(), None);
+        if let Some(column) = self.columns[place] {
+            return Ok(column);
+        }
+        let event = &self.events.all[place];
+        let has_periods = event.attribute.has_periods();
+        let column = self.types.column(&mut self.all, &event.name, has_periods)?;
+        Ok(*self.columns[place].insert(column))
     }
 
     fn labels(&mut self, fields: &SampleFields<'_>) -> LabelSetId {

@@ -105,6 +105,10 @@ impl Stacks {
                 Mode::Other => {}
             }
         }
+        let branches = source.fields.branches;
+        if !self.chain.is_empty() && !branches.is_empty() {
+            branches.chain(ip.filter(|_| source.mode == Mode::User), &mut self.chain);
+        }
     }
 
     /// Sets the user frames; returns the end of the stack.
@@ -153,6 +157,7 @@ impl Stacks {
             {
                 StackEnd::ChainTooDeep
             }
+            StackEnd::Complete if source.fields.branches.is_full() => StackEnd::ChainTooDeep,
             StackEnd::Unreadable if is_kernel => StackEnd::NoUserMemory,
             StackEnd::BadReturnAddress if source.has_losses => StackEnd::LostMappings,
             end => end,

@@ -249,3 +249,59 @@ fn no_change_of_a_byte_is_fatal() {
         }
     }
 }
+
+/// An event whose samples have these fields in addition, in these formats.
+fn event_with(config: u64, id: u64, fields: u64, read_format: u64, branches: u64) -> Vec<u8> {
+    let mut event = event(config, 1_000_000, id);
+    event[8 + 24..8 + 32].copy_from_slice(&word(FIELDS | fields));
+    event[8 + 32..8 + 40].copy_from_slice(&word(read_format));
+    event[8 + 72..8 + 80].copy_from_slice(&word(branches));
+    event
+}
+
+/// The samples of a group are those of its leader: their values are the increases of all members.
+#[test]
+fn values_of_a_group_are_those_of_all_its_events() {
+    let (read_field, group_and_id) = (1 << 4, 1 << 3 | 1 << 2);
+    let events = [(0, 1), (2, 2)].map(|(n, id)| event_with(n, id, read_field, group_and_id, 0));
+    let sample = |time: u64, tid: u32, counts: [u64; 2]| {
+        let group = [2, counts[0], 1, counts[1], 2].map(word).concat();
+        let chain = [2, USER, 0x40_1010].map(word).concat();
+        let (id, ip, thread) = (word(1), word(0x40_1010), ids(5, tid));
+        let parts: [&[u8]; 7] = [&id, &ip, &thread, &word(time), &word(77), &group, &chain];
+        record(kind::SAMPLE, 2, 0, &parts)
+    };
+    let samples = [sample(1000, 5, [300, 7]), sample(2000, 5, [500, 7]), sample(3000, 6, [900, 9])];
+    let records = [&events[..], &[map(0, 5, 0x40_1000, "/nowhere/prog")], &samples].concat();
+    let p = read(&stream(&records)).unwrap();
+    assert_eq!(p.type_names(), ["samples", "cpu", "page-faults"]);
+    let values: Vec<&[i64]> = (0..3).map(|row| p.values_of(row)).collect();
+    assert_eq!(values, [&[1, 300, 7][..], &[1, 200, 0], &[1, 400, 2]]);
+}
+
+/// The calls that the CPU has recorded replace the user part of the chain.
+#[test]
+fn recorded_calls_are_the_callers_of_the_leaf() {
+    let event = event_with(0, 1, 1 << 11, 0, 1 << 11 | 1 << 17);
+    let chain = [2, USER, 0x40_1010].map(word).concat();
+    let calls = [2, 0, 0x40_1020, 0x40_1008, 0, 0x40_1030, 0x40_1018, 0].map(word).concat();
+    let (id, ip, thread, time) = (word(1), word(0x40_1010), ids(5, 5), word(1000));
+    let parts: [&[u8]; 7] = [&id, &ip, &thread, &time, &word(77), &chain, &calls];
+    let sample = record(kind::SAMPLE, 2, 0, &parts);
+    let records = [event, map(0, 5, 0x40_1000, "/nowhere/prog"), sample];
+    let p = read(&stream(&records)).unwrap();
+    let [row] = &content(&p)[..] else { panic!("one sample") };
+    let stack = "/nowhere/prog+2010 /nowhere/prog+2020 /nowhere/prog+2030";
+    assert!(row.ends_with(stack), "{row}");
+}
+
+/// The files of a recording with several threads of perf are one in the order of time.
+#[test]
+fn records_of_several_files_are_in_the_order_of_time() {
+    let records = example();
+    let (first, rest) = records.split_at(4);
+    let files = [first.concat(), rest[..3].concat(), rest[3..].concat()];
+    let sources = sources::Sources::new(files.iter().map(|file| Records::new(&**file)));
+    let p = Reader::new(Header::default(), None).read(sources).unwrap();
+    assert_eq!(content(&p), content(&read(&stream(&records)).unwrap()));
+}
