@@ -124,6 +124,32 @@ pub(crate) fn read<T>(
     Ok(Parsed { value, memory_allowed: reader.get_ref().0.memory_allowed() })
 }
 
+/// Reads all values of a stream, one after the other, with a seed for each; at least one.
+///
+/// # Errors
+///
+/// As those of [`read`].
+pub(crate) fn read_all<T, S: for<'de> DeserializeSeed<'de, Value = T>>(
+    title: &'static str,
+    input: &mut dyn Read,
+    seed: impl Fn() -> S,
+) -> Result<Parsed<Vec<T>>, ReadError> {
+    MEMORY.set(Memory::default());
+    let mut reader = BufReader::with_capacity(64 << 10, Metered(Unpacked::new(input)?));
+    skip_mark(&mut reader)?;
+    let mut parser = serde_json::Deserializer::from_reader(&mut reader);
+    parser.disable_recursion_limit();
+    let mut value = Vec::new();
+    loop {
+        let next = seed().deserialize(&mut parser);
+        value.push(next.map_err(|error| invalid(title, error))?);
+        if parser.end().is_ok() {
+            break;
+        }
+    }
+    Ok(Parsed { value, memory_allowed: reader.get_ref().0.memory_allowed() })
+}
+
 /// Skips a byte order mark.
 fn skip_mark(reader: &mut BufReader<Metered<'_>>) -> Result<(), ReadError> {
     use std::io::BufRead;

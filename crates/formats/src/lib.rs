@@ -141,6 +141,7 @@ pub const FORMATS: &[&dyn Format] = &[
     &legacy::Java,
     &legacy::Contention,
     &legacy::Jemalloc,
+    &otlp::OtlpJson,
     &speedscope::Speedscope,
     &firefox::Firefox,
     &v8::CpuProfile,

@@ -6,6 +6,7 @@
 
 mod dictionary;
 mod fields;
+mod json;
 mod keys;
 mod observations;
 mod write;
@@ -25,6 +26,8 @@ use crate::{Format, Writer};
 use dictionary::{Attribute, Dictionary, decode};
 use fields::{Fields, contents};
 use observations::{Observation, Observations};
+
+pub use json::OtlpJson;
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -96,23 +99,7 @@ impl Format for Otlp {
     }
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {
-        let content = Content::new(input)?;
-        let mut all = Assembly::default();
-        let dictionary = Dictionary::new(&content, &mut all)?;
-        let mut reader = Reader {
-            content: &content,
-            dictionary: &dictionary,
-            all,
-            start: None,
-            timed: Observations::default(),
-            label_sets: HashMap::new(),
-            label_bytes: 0,
-        };
-        reader.find_start()?;
-        for resource in contents(&content.bytes, RESOURCES) {
-            reader.resource(resource.map_err(damaged)?)?;
-        }
-        reader.finish()
+        read_messages(&[Content::new(input)?])
     }
 
     fn writer(&self) -> Option<Writer> {
@@ -165,6 +152,69 @@ impl Content {
     }
 }
 
+/// The profile of messages, which are at least one: their samples are added up.
+fn read_messages(messages: &[Content]) -> Result<Profile, ReadError> {
+    let (mut all, mut timed) = (Assembly::default(), Observations::default());
+    let mut start = None;
+    for content in messages {
+        find_start(content, &mut start)?;
+    }
+    all.profile.time_nanos = start.unwrap_or_default() as i64;
+    for content in messages {
+        let dictionary = Dictionary::new(content, &mut all)?;
+        let mut reader = Reader {
+            content,
+            dictionary: &dictionary,
+            all,
+            start,
+            timed,
+            label_sets: HashMap::new(),
+            label_bytes: 0,
+        };
+        for resource in contents(&content.bytes, RESOURCES) {
+            reader.resource(resource.map_err(damaged)?)?;
+        }
+        (all, timed) = (reader.all, reader.timed);
+    }
+    let last = messages.last().ok_or_else(ReadError::empty)?;
+    finish(all, start, timed, last)
+}
+
+/// Finds the start of the first profile, in nanoseconds since the Unix epoch.
+fn find_start(content: &Content, start: &mut Option<u64>) -> Result<(), ReadError> {
+    for resource in contents(&content.bytes, RESOURCES) {
+        for scope in contents(resource.map_err(damaged)?, SCOPES) {
+            for profile in contents(scope.map_err(damaged)?, PROFILES) {
+                let time = header(profile.map_err(damaged)?)?.time_unix_nano;
+                if time != 0 && start.is_none_or(|start| time < start) {
+                    *start = Some(time);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The profile of all that was read, with the values that have times.
+fn finish(
+    mut all: Assembly,
+    start: Option<u64>,
+    mut timed: Observations,
+    content: &Content,
+) -> Result<Profile, ReadError> {
+    if all.profile.sample_types.is_empty() {
+        return Err(invalid("it has no profile"));
+    }
+    timed.add_to(&mut all, content)?;
+    if start.is_none() {
+        let duration = all.begin_times_at_zero().saturating_mul(1000);
+        all.profile.duration_nanos = all.profile.duration_nanos.max(duration);
+    }
+    let mut profile = all.finish();
+    put_samples_first(&mut profile);
+    Ok(profile)
+}
+
 struct Reader<'c> {
     content: &'c Content,
     dictionary: &'c Dictionary,
@@ -200,21 +250,6 @@ fn header(profile: &[u8]) -> Result<proto::Profile, ReadError> {
 }
 
 impl Reader<'_> {
-    fn find_start(&mut self) -> Result<(), ReadError> {
-        for resource in contents(&self.content.bytes, RESOURCES) {
-            for scope in contents(resource.map_err(damaged)?, SCOPES) {
-                for profile in contents(scope.map_err(damaged)?, PROFILES) {
-                    let time = header(profile.map_err(damaged)?)?.time_unix_nano;
-                    if time != 0 && self.start.is_none_or(|start| time < start) {
-                        self.start = Some(time);
-                    }
-                }
-            }
-        }
-        self.all.profile.time_nanos = self.start.unwrap_or_default() as i64;
-        Ok(())
-    }
-
     /// Reads the profiles of a resource, such as a service or a container.
     fn resource(&mut self, resource: &[u8]) -> Result<(), ReadError> {
         self.label_sets.clear();
@@ -359,21 +394,6 @@ impl Reader<'_> {
     fn check(&self) -> Result<(), ReadError> {
         self.content
             .check(&self.all, self.timed.bytes() + self.dictionary.bytes() + self.label_bytes)
-    }
-
-    /// The profile.
-    fn finish(mut self) -> Result<Profile, ReadError> {
-        if self.all.profile.sample_types.is_empty() {
-            return Err(invalid("it has no profile"));
-        }
-        self.timed.add_to(&mut self.all, self.content)?;
-        if self.start.is_none() {
-            let duration = self.all.begin_times_at_zero().saturating_mul(1000);
-            self.all.profile.duration_nanos = self.all.profile.duration_nanos.max(duration);
-        }
-        let mut profile = self.all.finish();
-        put_samples_first(&mut profile);
-        Ok(profile)
     }
 }
 
