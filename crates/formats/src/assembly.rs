@@ -63,6 +63,8 @@ pub(crate) struct Assembly {
     times: Vec<RowTime>,
     /// The values of a single sample of each row with times.
     single: FxHashMap<u32, Box<[ColumnValue]>>,
+    /// Number of the values in `single`.
+    single_values: u64,
     frames: u64,
     text: u64,
     /// Number of stacks that were cut.
@@ -251,7 +253,7 @@ impl Assembly {
     pub(crate) fn add_interned(&mut self, sample: InternedSample<'_>) {
         let InternedSample { stack, labels, values, time } = sample;
         let timed = time.is_some();
-        let Assembly { profile, rows, single, hasher, .. } = self;
+        let Assembly { profile, rows, single, single_values, hasher, .. } = self;
         let hash_of = |row: &SampleRow, values: Option<&[ColumnValue]>| {
             let mut hasher = hasher.build_hasher();
             (row.stack, row.labels).hash(&mut hasher);
@@ -271,6 +273,7 @@ impl Assembly {
             profile.samples.push(new);
             profile.values.resize(profile.values.len() + profile.sample_types.len(), 0);
             if timed {
+                *single_values += values.len() as u64;
                 single.insert(row, values.into());
             }
             rows.insert_unique(hash, row, |&row| {
@@ -303,6 +306,7 @@ impl Assembly {
             + 100 * profile.labels.len() as u64
             + rows
             + 64 * self.single.len() as u64
+            + size_of::<ColumnValue>() as u64 * self.single_values
             + 16 * self.times.len() as u64
     }
 

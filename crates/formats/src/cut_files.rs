@@ -42,7 +42,7 @@ fn a_stack_without_its_end_is_incomplete() {
 
 #[test]
 fn a_callgrind_file_with_less_costs_than_its_sums_is_incomplete() {
-    let less = Some("its lines have less costs than its sums");
+    let less = Some("the costs of its lines are less than its sums");
     let lines = "fn=main\n1 5\n2 7\n";
     let file = |sum: u32| format!("version: 1\nevents: Ir\nsummary: {sum}\n{lines}");
     assert_eq!([reason(file(12)), reason(file(11))], [None, None]);

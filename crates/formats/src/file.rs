@@ -18,6 +18,10 @@ pub enum FileError {
     Open(PathBuf, io::Error),
     /// It is a directory.
     Directory(PathBuf),
+    /// It is a recording in a directory, without a file of this name.
+    Part(PathBuf, String),
+    /// It is a recording in a directory of too many files.
+    Parts(PathBuf),
     /// Its contents cannot be read, or are not a profile. Without a path: standard input.
     Read(Option<PathBuf>, ReadError),
 }
@@ -40,6 +44,17 @@ impl fmt::Display for FileError {
             FileError::Directory(path) => {
                 let path = path.display();
                 write!(f, "cannot read {path}: it is a directory; name a profile")
+            }
+            FileError::Part(path, name) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "cannot read {path}: {name} is missing, or no file; copy the whole directory"
+                )
+            }
+            FileError::Parts(path) => {
+                let path = path.display();
+                write!(f, "cannot read {path}: it has more than {MOST_FILES} files data.N")
             }
             FileError::Read(None, error) => write!(f, "standard input: {error}"),
             FileError::Read(Some(path), error) if error.is_malformed() => {
@@ -91,16 +106,33 @@ pub fn open_file(path: &Path) -> Result<Opened, FileError> {
 }
 
 /// Most files of a recording in a directory.
-const MOST_FILES: usize = 4096;
+const MOST_FILES: usize = 512;
+
+/// The number of files `data.0`, `data.1` and so on, by the last one.
+fn thread_files(path: &Path) -> usize {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        name.to_str()?.strip_prefix("data.")?.parse::<usize>().ok()
+    });
+    numbers.max().map_or(0, |last| last.saturating_add(1))
+}
 
 /// Reads a recording of perf in a directory: `data`, `data.0`, `data.1` and so on.
 fn open_directory(path: &Path) -> Result<Opened, FileError> {
     let regular = |name: &str| Some(path.join(name)).filter(|path| path.is_file());
     let main = regular("data").ok_or_else(|| FileError::Directory(path.to_owned()))?;
-    let names = (0..MOST_FILES).map_while(|number| regular(&format!("data.{number}")));
+    let count = thread_files(path);
+    if count > MOST_FILES {
+        return Err(FileError::Parts(path.to_owned()));
+    }
+    let names = (0..count).map(|number| {
+        let name = format!("data.{number}");
+        regular(&name).ok_or_else(|| FileError::Part(path.to_owned(), name))
+    });
     let open = |path: PathBuf| File::open(&path).map_err(|e| FileError::Open(path, e));
     let mut file = open(main)?;
-    let threads = names.map(open).collect::<Result<Vec<File>, _>>()?;
+    let threads = names.map(|name| open(name?)).collect::<Result<Vec<File>, _>>()?;
     let profile = perf_data::read_directory(&mut file, threads)
         .map_err(|e| FileError::Read(Some(path.to_owned()), e))?;
     Ok(Opened { profile, format: &perf_data::PerfData })
@@ -112,6 +144,17 @@ mod tests {
 
     fn error(path: &Path) -> String {
         read_file(path).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_directory_without_one_of_its_files_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["data", "data.0", "data.2"] {
+            std::fs::write(dir.path().join(name), "PERFILE2").unwrap();
+        }
+        assert!(error(dir.path()).contains(": data.1 is missing"), "{}", error(dir.path()));
+        std::fs::write(dir.path().join("data.99999999999"), "").unwrap();
+        assert!(error(dir.path()).contains("more than 512 files"));
     }
 
     #[test]

@@ -329,7 +329,13 @@ impl Reader<'_> {
         let kind = self.dictionary.string(period_type.type_strindex)?;
         let unit = self.dictionary.string(period_type.unit_strindex)?;
         let profile = &mut self.all.profile;
-        profile.duration_nanos = profile.duration_nanos.max(duration);
+        // Messages of a stream follow each other: together, they last from the first to the last.
+        let end = header.time_unix_nano.saturating_add(header.duration_nano);
+        let since_start = match header.time_unix_nano {
+            0 => 0,
+            _ => i64::try_from(end).unwrap_or(i64::MAX).saturating_sub(profile.time_nanos),
+        };
+        profile.duration_nanos = profile.duration_nanos.max(duration).max(since_start);
         if profile.period == 0 {
             profile.period = header.period.max(0);
             profile.period_type = profile::ValueType { kind, unit };

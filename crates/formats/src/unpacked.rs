@@ -78,7 +78,12 @@ pub(crate) fn memory_allowed(file_bytes: u64) -> u64 {
 /// The sentence about a content of `bytes` bytes, if that is too much for `file_bytes` bytes of a
 /// file.
 pub(crate) fn check_ratio(bytes: u64, file_bytes: u64) -> Result<(), String> {
-    if bytes > FREE.saturating_add(file_bytes.saturating_mul(RATIO)) {
+    check_part_ratio(bytes, file_bytes, 1)
+}
+
+/// The same of a file that is one of `files`, which are unpacked at the same time.
+pub(crate) fn check_part_ratio(bytes: u64, file_bytes: u64, files: u64) -> Result<(), String> {
+    if bytes > (FREE / files).saturating_add(file_bytes.saturating_mul(RATIO)) {
         let times = bytes / file_bytes.max(1);
         return Err(format!("it unpacks to {times} times its size, which no profile does"));
     }

@@ -9,11 +9,15 @@ use super::filter::{edit, keep_figures};
 /// The outermost functions of kernel threads.
 const ENTRIES: [&str; 2] = ["ret_from_fork", "ret_from_fork_asm"];
 
-/// Leaves out the time in which kernel threads sleep. To wait for a disk or a lock, they do not sleep
-/// in the way that counts as idle: they have another state.
+/// The functions that run threads of the kernel's own. Those that work for a program (io_uring's,
+/// vhost's) begin in `ret_from_fork`, too, but not with one of these.
+const OWN: [&str; 2] = ["kthread", "kthreadd"];
+
+/// Leaves out the time in which the kernel's own threads sleep. While they wait for a disk or a mutex,
+/// they do not sleep: they have another state.
 ///
-/// Returns the sums by sample type of what is left out; none if there is no such time, or nothing
-/// else.
+/// Returns the sums by sample type of what is left out; none if there is no such time, or if a
+/// sample type would have no values.
 pub fn leave_out_idle(profile: &mut Profile) -> Vec<i64> {
     let sleeping = sleeping_sets(profile);
     if !sleeping.contains(&true) {
@@ -31,15 +35,21 @@ pub fn leave_out_idle(profile: &mut Profile) -> Vec<i64> {
                 })
         })
         .collect();
-    if !is_idle.contains(&true) || !is_idle.contains(&false) {
+    let width = profile.sample_types.len().max(1);
+    let mut sums = vec![0_i64; width];
+    let mut has_others = vec![false; width];
+    for (values, is_idle) in profile.values.chunks_exact(width).zip(&is_idle) {
+        if *is_idle {
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(*value));
+        } else {
+            has_others.iter_mut().zip(values).for_each(|(has, value)| *has |= *value != 0);
+        }
+    }
+    let is_all = |(sum, has_others): (&i64, &bool)| *sum != 0 && !has_others;
+    if !is_idle.contains(&true) || sums.iter().zip(&has_others).any(is_all) {
         return Vec::new();
     }
     keep_figures(profile);
-    let width = profile.sample_types.len().max(1);
-    let mut sums = vec![0_i64; width];
-    for (values, _) in profile.values.chunks_exact(width).zip(&is_idle).filter(|(_, idle)| **idle) {
-        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(*value));
-    }
     edit::retain(profile, |sample| {
         let stack_is_idle = known[sample.stack.0 as usize];
         !(sleeping[sample.labels.0 as usize] && stack_is_idle == Some(true))
@@ -57,17 +67,21 @@ fn sleeping_sets(profile: &Profile) -> Vec<bool> {
     sets.map(|set| profile.labels.value(set, key) == Some(wanted)).collect()
 }
 
-/// True if a stack has frames of the kernel only, from the entry of a thread on. Frames that are no
-/// code, such as values of labels, do not count.
+/// True if a stack has frames of the kernel only, from the entry of one of its own threads on. Frames
+/// that are no code, such as values of labels, do not count.
 fn is_of_kernel_thread(profile: &Profile, kernel: &KernelMappings, stack: &[LocationId]) -> bool {
     let location = |id: &LocationId| &profile.locations[id.0 as usize];
     let is_code = |id: &&LocationId| location(id).mapping.is_some() || location(id).address != 0;
     let Some(outermost) = stack.iter().rev().find(is_code) else { return false };
-    let is_entry = profile.lines_of(*outermost).last().is_some_and(|line| {
-        let function = &profile.functions[line.function.0 as usize];
-        ENTRIES.contains(&profile.str(function.name))
-    });
-    is_entry && stack.iter().filter(is_code).all(|id| kernel.has(location(id)))
+    let is_any = |id: &LocationId, names: &[&str]| {
+        profile.lines_of(*id).iter().any(|line| {
+            let function = &profile.functions[line.function.0 as usize];
+            names.contains(&profile.str(function.name))
+        })
+    };
+    is_any(outermost, &ENTRIES)
+        && stack.iter().any(|id| is_any(id, &OWN))
+        && stack.iter().filter(is_code).all(|id| kernel.has(location(id)))
 }
 
 #[cfg(test)]
@@ -79,6 +93,36 @@ mod tests {
     use crate::testing::{functions, mapping};
     use crate::{Cancel, Condition, Direction, answer};
     use profile::{Builder, Column, Label, LabelValue};
+
+    /// A thread of io_uring waits for the program that has it, and is not idle.
+    #[test]
+    fn kernel_threads_that_work_for_a_program_stay() {
+        let mut b = Builder::new(&[("wall", "nanoseconds")]);
+        let kernel = mapping(&mut b, "[kernel.kallsyms]", 0x1000);
+        let [key, value] = ["state", "sleeping"].map(|text| b.profile.strings.intern(text));
+        let labels = b.profile.labels.intern(&[Label { key, value: LabelValue::Str(value) }]);
+        for (at, names) in [
+            ["pipe_read", "io_wq_worker", "ret_from_fork"],
+            ["worker_thread", "kthread", "ret_from_fork"],
+        ]
+        .iter()
+        .enumerate()
+        {
+            let mut address = 0x1000 + 16 * at as u64;
+            let locations: Vec<LocationId> = names
+                .iter()
+                .rev()
+                .map(|name| {
+                    address += 1;
+                    functions(&mut b, Some(kernel), address, &[(name, "", 0)])
+                })
+                .collect();
+            b.add_stack(&locations, None, labels, 0, &[(Column(0), 5)]);
+        }
+        let mut p = b.finish(None);
+        assert_eq!(leave_out_idle(&mut p), [5]);
+        assert_eq!((p.samples.len(), p.values.as_slice()), (1, &[5][..]));
+    }
 
     /// A recording of a machine: 30 s of idle kernel threads, 5 s of one that waits for a disk and 2 s
     /// of one that runs, 7 s of a program that sleeps.

@@ -1,7 +1,7 @@
 //! The sums of costs that a file states, and those of its lines.
 
 /// The sentence about lines whose sum is less than the stated one.
-const LESS: &str = "its lines have less costs than its sums";
+const LESS: &str = "the costs of its lines are less than its sums";
 
 /// The sentence about a file of valgrind without sums, which end it.
 const NONE: &str = "the sums at its end are missing";

@@ -217,7 +217,7 @@ impl<'de> Visitor<'de> for Encoder {
             let is_element = false;
             map.next_value_seed(Value { out: &mut out, field, depth: self.depth, is_element })?;
         }
-        json::count(out.capacity() + if self.depth == 0 { OVERHEAD } else { 0 })?;
+        json::count(if self.depth == 0 { OVERHEAD } else { 0 })?;
         Ok(out)
     }
 }
@@ -232,8 +232,17 @@ struct Value<'o> {
 }
 
 impl Value<'_> {
+    /// Makes space for bytes of the value, and for its key and a length.
+    fn reserve<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
+        const KEY_AND_LENGTH: usize = 20;
+        let before = self.out.capacity();
+        self.out.reserve(bytes + KEY_AND_LENGTH);
+        json::count(self.out.capacity() - before)
+    }
+
     /// Writes an integer.
-    fn number<E: Error>(self, value: u64) -> Result<(), E> {
+    fn number<E: Error>(mut self, value: u64) -> Result<(), E> {
+        self.reserve(0)?;
         match self.field.kind {
             Kind::Number => {
                 encode_key(self.field.number, WireType::Varint, self.out);
@@ -249,7 +258,8 @@ impl Value<'_> {
         Ok(())
     }
 
-    fn double<E: Error>(self, value: f64) -> Result<(), E> {
+    fn double<E: Error>(mut self, value: f64) -> Result<(), E> {
+        self.reserve(0)?;
         match self.field.kind {
             Kind::Double => {
                 encode_key(self.field.number, WireType::SixtyFourBit, self.out);
@@ -264,10 +274,12 @@ impl Value<'_> {
         }
     }
 
-    fn content(self, bytes: &[u8]) {
+    fn content<E: Error>(mut self, bytes: &[u8]) -> Result<(), E> {
+        self.reserve(bytes.len())?;
         encode_key(self.field.number, WireType::LengthDelimited, self.out);
         encode_varint(bytes.len() as u64, self.out);
         self.out.extend_from_slice(bytes);
+        Ok(())
     }
 
     fn mismatch<T, E: Error>(&self, what: &str) -> Result<T, E> {
@@ -291,13 +303,15 @@ impl<'de> Visitor<'de> for Value<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Ok(())
+        // Without it, the elements behind it would have other indexes.
+        if self.is_element { self.mismatch("null in an array") } else { Ok(()) }
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+    fn visit_bool<E: Error>(mut self, value: bool) -> Result<(), E> {
         if !matches!(self.field.kind, Kind::Bool) {
             return self.mismatch("a truth value");
         }
+        self.reserve(0)?;
         encode_key(self.field.number, WireType::Varint, self.out);
         encode_varint(value.into(), self.out);
         Ok(())
@@ -317,10 +331,7 @@ impl<'de> Visitor<'de> for Value<'_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.field.kind {
-            Kind::Text => {
-                self.content(text.as_bytes());
-                Ok(())
-            }
+            Kind::Text => self.content(text.as_bytes()),
             Kind::Number | Kind::Fixed => {
                 let number = text.parse().ok().or_else(|| Some(text.parse::<i64>().ok()? as u64));
                 match number {
@@ -355,8 +366,7 @@ impl<'de> Visitor<'de> for Value<'_> {
             return Err(A::Error::custom("its values are nested too deeply"));
         }
         let message = Encoder::new(fields(), self.depth + 1).visit_map(map)?;
-        self.content(&message);
-        Ok(())
+        self.content(&message)
     }
 }
 
@@ -400,7 +410,9 @@ mod tests {
     #[test]
     fn messages_in_several_lines_are_added_up() {
         let line = EXAMPLE.replace('\n', " ");
-        assert_eq!(read(&format!("{line}\n{line}\n")).unwrap().total(0), 10);
+        let next = line.replace("1700000000000000000", "1700000005000000000");
+        let p = read(&format!("{line}\n{next}\n")).unwrap();
+        assert_eq!((p.total(0), p.duration_nanos), (10, 5_000_000_009));
     }
 
     #[test]
@@ -411,7 +423,8 @@ mod tests {
         let number = r#"{"dictionary":{"stringTable":[7]}}"#;
         let values = "{\"arrayValue\":{\"values\":".repeat(10_000);
         let values = format!(r#"{{"dictionary":{{"attributeTable":{{"value":{values}"#);
-        for text in [cut, &deep, array, number, &values, "{}", r#"{"resourceProfiles":[]}"#] {
+        let null = r#"{"dictionary":{"stringTable":[null,""]}}"#;
+        for text in [cut, &deep, array, null, number, &values, "{}", r#"{"resourceProfiles":[]}"#] {
             assert!(read(text).is_err(), "{text:.60}");
         }
     }

@@ -70,8 +70,8 @@ impl CallBranches<'_> {
     /// Words of a branch: from, to, flags.
     pub(super) const WORDS: u64 = 3;
 
-    /// Most calls that a CPU records.
-    const MOST: usize = 32;
+    /// Calls that CPUs record at most: from Skylake on, Haswell and Broadwell, Atom.
+    const MOST: [usize; 3] = [32, 16, 8];
 
     /// True if there are none.
     pub fn is_empty(self) -> bool {
@@ -80,7 +80,8 @@ impl CallBranches<'_> {
 
     /// True if older calls may have been dropped.
     pub fn is_full(self) -> bool {
-        self.words.len() >= 8 * Self::MOST * Self::WORDS as usize
+        let calls = self.words.len() / (8 * Self::WORDS as usize);
+        calls > Self::MOST[0] || Self::MOST.contains(&calls)
     }
 
     /// The user part of a call chain: the instruction `ip` of the leaf, or the address that was
@@ -93,7 +94,7 @@ impl CallBranches<'_> {
         let Some((from, to)) = branches.next() else { return };
         chain.clear();
         chain.push(ip.unwrap_or(to));
-        // The address of the call, whose next one stands for the return address.
+        // Any byte of the call but its first leads back to it, as its return address does.
         chain.push(from.wrapping_add(1));
         chain.extend(branches.map(|(from, _)| from.wrapping_add(1)));
     }

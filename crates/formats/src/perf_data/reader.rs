@@ -101,8 +101,11 @@ impl Reader {
             let record = match records.next() {
                 Ok(Some(record)) => record,
                 Ok(None) => break,
-                // The last record was being written.
-                Err(error) if self.header.is_unfinished && error.is_malformed() => break,
+                // The last record of the file was being written.
+                Err(error) if self.header.is_unfinished && error.is_malformed() => {
+                    records.end_current();
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             if record.kind == kind::FINISHED_ROUND {

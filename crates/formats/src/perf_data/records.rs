@@ -8,7 +8,7 @@ use super::fields::Fields;
 use super::header::invalid;
 use super::record::{RawRecord, kind};
 use crate::error::ReadError;
-use crate::unpacked::check_ratio;
+use crate::unpacked::check_part_ratio;
 
 /// Bytes of a record's header.
 const HEADER: usize = 8;
@@ -22,6 +22,8 @@ pub struct Records<'r> {
     /// Bytes that were read.
     read: u64,
     unpacker: Option<Unpacker>,
+    /// Files that are unpacked at the same time.
+    files: u64,
 }
 
 /// Unpacks `PERF_RECORD_COMPRESSED`: together, they are one stream.
@@ -37,7 +39,14 @@ struct Unpacker {
 impl<'r> Records<'r> {
     /// The records in `input`, until its end.
     pub fn new(input: impl Read + 'r) -> Records<'r> {
-        Records { input: Box::new(input), read: 0, unpacker: None }
+        Records { input: Box::new(input), read: 0, unpacker: None, files: 1 }
+    }
+
+    /// The same of one of several files that are unpacked at the same time: of the bytes that any
+    /// file may unpack to, each has a part.
+    pub fn beside(mut self, files: usize) -> Records<'r> {
+        self.files = files.max(1) as u64;
+        self
     }
 
     /// Bytes that were read so far.
@@ -121,7 +130,7 @@ impl<'r> Records<'r> {
             self.unpacker = Some(Unpacker::new()?);
         }
         let read = self.read;
-        self.unpacker.as_mut().map_or(Ok(()), |unpacker| unpacker.unpack(packed, read))
+        self.unpacker.as_mut().map_or(Ok(()), |unpacker| unpacker.unpack(packed, read, self.files))
     }
 }
 
@@ -149,8 +158,8 @@ impl Unpacker {
         Ok(Unpacker { decoder, chunk, bytes: Vec::new(), taken: 0, total: 0 })
     }
 
-    /// Unpacks a part of the stream, of which `read` bytes were read so far.
-    fn unpack(&mut self, packed: &[u8], read: u64) -> Result<(), ReadError> {
+    /// Unpacks a part of the stream, of which `read` bytes were read so far, as one of `files`.
+    fn unpack(&mut self, packed: &[u8], read: u64, files: u64) -> Result<(), ReadError> {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         let mut input = InBuffer::around(packed);
@@ -161,7 +170,7 @@ impl Unpacker {
             let unpacked = output.pos();
             self.bytes.extend_from_slice(&self.chunk[..unpacked]);
             self.total += unpacked as u64;
-            check_ratio(self.total, read).map_err(invalid)?;
+            check_part_ratio(self.total, read, files).map_err(invalid)?;
             if unpacked < CHUNK && input.pos() == packed.len() {
                 return Ok(());
             }

@@ -23,7 +23,10 @@ pub struct Sources<'r> {
 impl<'r> Sources<'r> {
     /// The records of files; the first one has those about what was there before the recording.
     pub fn new(files: impl IntoIterator<Item = Records<'r>>) -> Sources<'r> {
-        let source = |records| Source { records, time: 0, is_at_end: false };
+        let files: Vec<Records<'r>> = files.into_iter().collect();
+        let count = files.len();
+        let source =
+            |file: Records<'r>| Source { records: file.beside(count), time: 0, is_at_end: false };
         Sources { all: files.into_iter().map(source).collect(), current: 0 }
     }
 
@@ -40,6 +43,11 @@ impl<'r> Sources<'r> {
     /// Sets the time of the last record.
     pub fn set_time(&mut self, time: u64) {
         self.all[self.current].time = time;
+    }
+
+    /// Ends the file of the last record, and leaves the others to be read.
+    pub fn end_current(&mut self) {
+        self.all[self.current].is_at_end = true;
     }
 
     /// The next record: of the file that is behind the others.

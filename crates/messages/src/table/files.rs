@@ -12,7 +12,7 @@ LeftOutOfFile "left-out-of-file" Detail {
 } ("left out, as {format} does not hold them: {}",
    words::left_out(sample_types, labels, parts));
 
-/// A file ends before its end, or lacks a part.
+/// A file lacks its end or another part.
 FileIncomplete "file-incomplete" Missing {
     file: String = "its path", why: String = "how that is known",
 } ("{file} seems incomplete: {why}");
