@@ -193,9 +193,6 @@ impl<'de> DeserializeSeed<'de> for Encoder {
     type Value = Vec<u8>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<u8>, D::Error> {
-        if self.depth > DEEPEST {
-            return Err(D::Error::custom("its values are nested too deeply"));
-        }
         deserializer.deserialize_map(self)
     }
 }
@@ -217,7 +214,9 @@ impl<'de> Visitor<'de> for Encoder {
             let is_element = false;
             map.next_value_seed(Value { out: &mut out, field, depth: self.depth, is_element })?;
         }
-        json::count(if self.depth == 0 { OVERHEAD } else { 0 })?;
+        if self.depth == 0 {
+            json::count(OVERHEAD)?;
+        }
         Ok(out)
     }
 }
@@ -240,32 +239,33 @@ impl Value<'_> {
         json::count(self.out.capacity() - before)
     }
 
-    /// Writes an integer.
-    fn number<E: Error>(mut self, value: u64) -> Result<(), E> {
+    fn varint<E: Error>(mut self, value: u64) -> Result<(), E> {
         self.reserve(0)?;
-        match self.field.kind {
-            Kind::Number => {
-                encode_key(self.field.number, WireType::Varint, self.out);
-                encode_varint(value, self.out);
-            }
-            Kind::Fixed => {
-                encode_key(self.field.number, WireType::SixtyFourBit, self.out);
-                self.out.extend(value.to_le_bytes());
-            }
-            Kind::Double => return self.double(value as f64),
-            Kind::Bool | Kind::Text | Kind::Message(_) => return self.mismatch("a number"),
-        }
+        encode_key(self.field.number, WireType::Varint, self.out);
+        encode_varint(value, self.out);
         Ok(())
     }
 
-    fn double<E: Error>(mut self, value: f64) -> Result<(), E> {
-        self.reserve(0)?;
+    fn fixed<E: Error>(mut self, bytes: [u8; 8]) -> Result<(), E> {
+        self.reserve(bytes.len())?;
+        encode_key(self.field.number, WireType::SixtyFourBit, self.out);
+        self.out.extend(bytes);
+        Ok(())
+    }
+
+    /// Writes an integer.
+    fn number<E: Error>(self, value: u64) -> Result<(), E> {
         match self.field.kind {
-            Kind::Double => {
-                encode_key(self.field.number, WireType::SixtyFourBit, self.out);
-                self.out.extend(value.to_le_bytes());
-                Ok(())
-            }
+            Kind::Number => self.varint(value),
+            Kind::Fixed => self.fixed(value.to_le_bytes()),
+            Kind::Double => self.double(value as f64),
+            Kind::Bool | Kind::Text | Kind::Message(_) => self.mismatch("a number"),
+        }
+    }
+
+    fn double<E: Error>(self, value: f64) -> Result<(), E> {
+        match self.field.kind {
+            Kind::Double => self.fixed(value.to_le_bytes()),
             // Some writers have no integers.
             Kind::Number | Kind::Fixed if value.fract() == 0.0 && value.abs() < 2f64.powi(63) => {
                 self.number(value as i64 as u64)
@@ -307,14 +307,11 @@ impl<'de> Visitor<'de> for Value<'_> {
         if self.is_element { self.mismatch("null in an array") } else { Ok(()) }
     }
 
-    fn visit_bool<E: Error>(mut self, value: bool) -> Result<(), E> {
-        if !matches!(self.field.kind, Kind::Bool) {
-            return self.mismatch("a truth value");
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        match self.field.kind {
+            Kind::Bool => self.varint(value.into()),
+            _ => self.mismatch("a truth value"),
         }
-        self.reserve(0)?;
-        encode_key(self.field.number, WireType::Varint, self.out);
-        encode_varint(value.into(), self.out);
-        Ok(())
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
