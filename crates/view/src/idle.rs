@@ -1,7 +1,7 @@
 //! Waits of kernel threads for work: each idle one adds the whole time of the recording to the waits
 //! of programs.
 
-use profile::{LocationId, Profile, ThreadState, label};
+use profile::{LocationId, Profile, SampleRow, ThreadState, label};
 
 use super::binaries::KernelMappings;
 use super::filter::{edit, keep_figures};
@@ -24,36 +24,34 @@ pub fn leave_out_idle(profile: &mut Profile) -> Vec<i64> {
         return Vec::new();
     }
     let kernel = KernelMappings::new(profile);
-    let mut known: Vec<Option<bool>> = vec![None; profile.stacks.len()];
-    let is_idle: Vec<bool> = profile
-        .samples
-        .iter()
-        .map(|sample| {
-            sleeping[sample.labels.0 as usize]
-                && *known[sample.stack.0 as usize].get_or_insert_with(|| {
-                    is_of_kernel_thread(profile, &kernel, profile.stacks.get(sample.stack))
-                })
-        })
-        .collect();
+    // Of stacks that sleep; the others are not looked at.
+    let mut kernel_threads: Vec<Option<bool>> = vec![None; profile.stacks.len()];
+    for sample in profile.samples.iter().filter(|sample| sleeping[sample.labels.0 as usize]) {
+        kernel_threads[sample.stack.0 as usize].get_or_insert_with(|| {
+            is_of_kernel_thread(profile, &kernel, profile.stacks.get(sample.stack))
+        });
+    }
+    let is_idle = |sample: SampleRow| {
+        sleeping[sample.labels.0 as usize] && kernel_threads[sample.stack.0 as usize] == Some(true)
+    };
     let width = profile.sample_types.len().max(1);
     let mut sums = vec![0_i64; width];
     let mut has_others = vec![false; width];
-    for (values, is_idle) in profile.values.chunks_exact(width).zip(&is_idle) {
-        if *is_idle {
+    let mut has_idle = false;
+    for (values, &sample) in profile.values.chunks_exact(width).zip(&profile.samples) {
+        if is_idle(sample) {
+            has_idle = true;
             sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(*value));
         } else {
             has_others.iter_mut().zip(values).for_each(|(has, value)| *has |= *value != 0);
         }
     }
     let is_all = |(sum, has_others): (&i64, &bool)| *sum != 0 && !has_others;
-    if !is_idle.contains(&true) || sums.iter().zip(&has_others).any(is_all) {
+    if !has_idle || sums.iter().zip(&has_others).any(is_all) {
         return Vec::new();
     }
     keep_figures(profile);
-    edit::retain(profile, |sample| {
-        let stack_is_idle = known[sample.stack.0 as usize];
-        !(sleeping[sample.labels.0 as usize] && stack_is_idle == Some(true))
-    });
+    edit::retain(profile, |sample| !is_idle(sample));
     sums
 }
 
