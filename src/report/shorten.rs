@@ -44,11 +44,11 @@ fn begin_of(text: &str, most: usize) -> usize {
 }
 
 /// A text in lines of at most this many columns, which end at words if they can; blanks around a
-/// break are left out.
-pub fn wrapped(text: &str, columns: usize) -> Vec<&str> {
-    let mut lines = Vec::new();
+/// break are left out. Only what is taken is looked at: a text may be very long.
+pub fn wrapped(text: &str, columns: usize) -> impl Iterator<Item = &str> {
     let mut rest = text.trim_end();
-    while let Some(first) = rest.chars().next() {
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
         let fitting = end_of(rest, columns).max(first.len_utf8());
         let is_word = fitting < rest.len() && !rest[fitting..].starts_with(' ');
         let blank = rest[..fitting].trim_end().rfind(' ').filter(|&at| is_word && at > 0);
@@ -56,10 +56,10 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<&str> {
             Some(at) if !rest[..fitting].ends_with(' ') => at,
             _ => fitting,
         };
-        lines.push(rest[..end].trim_end());
+        let line = rest[..end].trim_end();
         rest = rest[end..].trim_start();
-    }
-    lines
+        Some(line)
+    })
 }
 
 /// Fewest columns of a label.
@@ -119,6 +119,7 @@ mod tests {
 
     #[test]
     fn lines_end_at_words_or_at_their_width() {
+        let wrapped = |text, columns| wrapped(text, columns).collect::<Vec<&str>>();
         assert_eq!(wrapped("prof report --sort=symbol", 11), ["prof report", "--sort=symb", "ol"]);
         assert_eq!(wrapped("prof report --sort=symbol", 13), ["prof report", "--sort=symbol"]);
         assert_eq!(wrapped("prof report", 10), ["prof", "report"]);

@@ -262,10 +262,10 @@ const MESSAGE_LINES: u16 = 4;
 fn draw_message(app: &App, message: &str, bottom: Rect, out: &mut Buffer) {
     let text = app.theme.text(message);
     let room = usize::from(bottom.width.saturating_sub(2)).max(1);
-    let all = shorten::wrapped(&text, room);
+    let mut all = shorten::wrapped(&text, room);
     let most = usize::from(MESSAGE_LINES.min(bottom.y));
-    let mut lines: Vec<String> = all.iter().take(most).map(|&line| line.to_owned()).collect();
-    if all.len() > lines.len()
+    let mut lines: Vec<String> = all.by_ref().take(most).map(str::to_owned).collect();
+    if all.next().is_some()
         && let Some(last) = lines.last_mut()
     {
         last.push_str(app.theme.glyph("…", "."));

@@ -252,7 +252,7 @@ impl App {
         let mut keys = std::iter::once('y').chain(std::iter::repeat(' '));
         let mut items = Vec::new();
         for line in lines {
-            for part in shorten::wrapped(&line, columns).into_iter().take(MAX_PARTS) {
+            for part in shorten::wrapped(&line, columns).take(MAX_PARTS) {
                 let copy = Choice::Copy(command.clone());
                 items.push(item(keys.next().unwrap_or(' '), part, copy));
             }
