@@ -65,6 +65,25 @@ pub struct Advisor {
     run_times: FxHashMap<String, Vec<RunTime>>,
     /// Interpreters whose programs' functions are not in the profile.
     hiding: FxHashSet<String>,
+    copies: Copies,
+}
+
+/// What the copies of stacks in a profile are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Copies {
+    /// Samples: `-g dwarf,BYTES` sets their size.
+    #[default]
+    Samples,
+    /// Waits, requests and calls, and no CPU time: their size is prof's choice.
+    Waits,
+}
+
+impl Copies {
+    fn find(profile: &Profile) -> Copies {
+        let has = |name: &&str| profile.type_index(name).is_some();
+        let waits = ["wall", "delay", "io_delay", "syscall_time"].iter().any(has);
+        if waits && !has(&"cpu") { Copies::Waits } else { Copies::Samples }
+    }
 }
 
 /// Whether a path represents memory that holds run-time code, not a file.
@@ -88,6 +107,7 @@ impl Advisor {
             distribution: Distribution::running(),
             run_times: files.iter().map(run_times).collect(),
             hiding: interpreters::hiding(profile, files),
+            copies: Copies::find(profile),
         }
     }
 
@@ -117,7 +137,7 @@ impl Advisor {
         }
         out.extend(missing.ends.iter().find_map(|why| match *why {
             Truncation::RunTimeCode => self.run_time_stacks(file),
-            why => whole_stacks(why),
+            why => whole_stacks(why, self.copies),
         }));
         out
     }
@@ -282,26 +302,17 @@ pub fn whole_stacks_of(profile: &Profile, why: Truncation) -> Option<String> {
             let remedy = Compilers::find(profile).whole_stacks();
             remedy.map(|remedy| format!("for whole stacks: {remedy}"))
         }
-        Truncation::SmallDump if is_of_waits(profile) => {
-            Some(format!("for whole stacks: {COPIES}"))
-        }
-        why => whole_stacks(why),
+        why => whole_stacks(why, Copies::find(profile)),
     }
 }
 
-/// The remedy for stacks of waits, requests and calls, whose copies have a size of their own.
-const COPIES: &str = "-g fp, if it is built with -fno-omit-frame-pointer: of the stacks of waits, \
-                      requests and calls, 8 to 32 KiB are copied";
-
-/// Whether there are waits, requests or calls, and no CPU time.
-fn is_of_waits(profile: &Profile) -> bool {
-    let has = |name: &&str| profile.type_index(name).is_some();
-    ["wall", "delay", "io_delay", "syscall_time"].iter().any(has) && !has(&"cpu")
-}
-
-/// The same without a profile.
-fn whole_stacks(why: Truncation) -> Option<String> {
+/// The same of any profile with such copies.
+fn whole_stacks(why: Truncation, copies: Copies) -> Option<String> {
     let remedy = match why {
+        Truncation::SmallDump if copies == Copies::Waits => {
+            "-g fp, if it is built with -fno-omit-frame-pointer: of the stacks of waits, requests \
+             and calls, 8 to 32 KiB are copied"
+        }
         Truncation::SmallDump => "prof record -g dwarf,65528 (up to -F 999, the default)",
         Truncation::DumpTooSmall => too_small(os::uid()),
         Truncation::Unreadable => "record again: it was paged out, or not yet grown into",

@@ -183,7 +183,11 @@ fn cut_stacks_of_waits_have_a_remedy_of_their_own() {
     let remedy = |kind| {
         let profile =
             profile::Builder::new(&[("samples", "count"), (kind, "nanoseconds")]).finish(None);
-        whole_stacks_of(&profile, Truncation::SmallDump).unwrap()
+        let missing = Missing { ends: vec![Truncation::SmallDump], ..Missing::default() };
+        let of_binary = Advisor::new(&["/a"], &profile, None).remedies("/a", "", &missing);
+        let remedy = whole_stacks_of(&profile, Truncation::SmallDump).unwrap();
+        assert_eq!(of_binary.last(), Some(&remedy));
+        remedy
     };
     assert!(remedy("cpu").contains("-g dwarf,65528"));
     for kind in ["wall", "delay", "syscall_time"] {
