@@ -4,6 +4,7 @@ use std::process::Command;
 
 use crate::common;
 use crate::common::system::{self, needs_root};
+use crate::common::targets::built;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::{Build, Prof, Running, needs, read, target, temp_dir, until};
 
@@ -64,6 +65,42 @@ fn threads_with_equal_stacks_are_grouped() {
     assert!(!text.contains("not known"), "{text}");
     assert!(!out.stderr.contains("truncated"), "{}", out.stderr);
     assert_eq!(state_of(pid), "State:\tS (sleeping)");
+}
+
+/// A program that sleeps for ever, when it does.
+fn sleeper(name: &str, flags: &[&str]) -> Running {
+    let program = built(name, "sleeps.c", "gcc", flags);
+    let running = Running::start(&mut Command::new(program)).wait_for("ready").0;
+    until(|| system::is_in_call(running.pid(), name, libc::SYS_poll));
+    running
+}
+
+/// Of a sleeping thread, only the stack and the instruction pointer can be read from outside.
+#[test]
+fn sleepers_below_functions_with_frame_pointers_have_whole_stacks() {
+    let dir = temp_dir();
+    let without_tables = ["-O2", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables"];
+    for (name, flags) in [
+        ("sleeps_fp", &["-O2", "-fno-omit-frame-pointer"][..]),
+        ("sleeps_o0", &["-O0"]),
+        ("sleeps_fp_only", &without_tables),
+        ("sleeps_sp", &["-O2", "-fomit-frame-pointer"]),
+    ] {
+        let running = sleeper(name, flags);
+        let out = Prof::new(&dir, &format!("threads -p {}", running.pid())).run().ok();
+        let words = ["poll", "inner", "middle", "outer", "__libc_start_main", "_start"];
+        in_order(&out.text(), &words);
+        assert!(!out.text().contains("truncated"), "{name}: {}", out.text());
+    }
+}
+
+#[test]
+fn a_frame_pointer_that_the_code_leaves_open_is_said_to_be_unknown() {
+    let dir = temp_dir();
+    let running = sleeper("sleeps_open", &["-O2", "-DALLOCA"]);
+    let out = Prof::new(&dir, &format!("threads -p {}", running.pid())).run().ok();
+    in_order(&out.text(), &["inner", "[truncated: frame pointer not known]"]);
+    assert!(!out.text().contains("middle"), "{}", out.text());
 }
 
 #[test]

@@ -57,6 +57,9 @@ pub enum Truncation {
     /// The sample was taken in the moments in which the kernel saves the user's registers, or
     /// restores them.
     RegistersNotSaved,
+    /// The thread slept, its registers were read from outside, and the code leaves open where its
+    /// frame pointer is.
+    PointerNotKnown,
     /// A 32-bit process.
     Compat,
 }
@@ -79,7 +82,7 @@ const FRAME: &str = "[truncated: ";
 
 impl Truncation {
     /// All of them.
-    pub const ALL: [Truncation; 23] = [
+    pub const ALL: [Truncation; 24] = [
         Truncation::SmallDump,
         Truncation::DumpTooSmall,
         Truncation::Unreadable,
@@ -102,6 +105,7 @@ impl Truncation {
         Truncation::TooDeep,
         Truncation::ChainTooDeep,
         Truncation::RegistersNotSaved,
+        Truncation::PointerNotKnown,
         Truncation::Compat,
     ];
 
@@ -130,6 +134,7 @@ impl Truncation {
             Truncation::TooDeep => "too deep",
             Truncation::ChainTooDeep => "deeper than kernel.perf_event_max_stack",
             Truncation::RegistersNotSaved => "registers not saved",
+            Truncation::PointerNotKnown => "frame pointer not known",
             Truncation::Compat => "32-bit process",
         }
     }

@@ -95,13 +95,16 @@ pub enum StackEnd {
     ChainTooDeep,
     /// The kernel had not saved the user's registers, or no longer had them, at the sample.
     RegistersNotSaved,
+    /// The thread slept, its registers were read from outside, and the code leaves open where its
+    /// frame pointer is.
+    PointerNotKnown,
     /// A 32-bit process.
     Compat,
 }
 
 impl StackEnd {
     /// All reasons.
-    pub const ALL: [StackEnd; 24] = [
+    pub const ALL: [StackEnd; 25] = [
         StackEnd::Complete,
         StackEnd::SmallDump,
         StackEnd::DumpTooSmall,
@@ -125,6 +128,7 @@ impl StackEnd {
         StackEnd::TooDeep,
         StackEnd::ChainTooDeep,
         StackEnd::RegistersNotSaved,
+        StackEnd::PointerNotKnown,
         StackEnd::Compat,
     ];
 }

@@ -353,6 +353,21 @@ impl ModuleUnwinder {
         cache.code.moved(file, start, address)
     }
 
+    /// Distance in bytes from the stack pointer up to the frame pointer of the code at an address.
+    pub fn pointer(&self, cache: &mut RuleCache, at: CodeAddress) -> Option<u32> {
+        if let Some(known) = cache.code.known_pointer(self.image, at) {
+            return known;
+        }
+        if cache.lacks() {
+            return None;
+        }
+        let FileAddress(address) = at.lookup();
+        let described = self.tables.start(address);
+        let file = self.analysable(cache)?;
+        let start = described.or_else(|| Some(file.functions.start(address)?.address()))?;
+        cache.code.pointer(file, start, at)
+    }
+
     /// Where the code at an address leaves its function, executed with the sampled registers.
     pub fn leave(
         &self,

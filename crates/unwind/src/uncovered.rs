@@ -71,6 +71,12 @@ impl Unwinder {
                 Some(_) => {}
             }
         }
+        if found.needs_pointer()
+            && regs.bp == 0
+            && let Some(distance) = module.pointer(&mut self.rules, at)
+        {
+            regs.bp = regs.sp.saturating_add(distance.into());
+        }
         let mut registers = KnownRegisters::NONE;
         registers.set(SP, regs.sp);
         registers.set(BP, regs.bp);
@@ -189,6 +195,36 @@ impl Unwinder {
         let Step::Caller(address) = step else { return step };
         if self.leads(walk.process(), frame, ProcessAddress(address), images) == Leads::Elsewhere {
             return Step::Unreadable(slot);
+        }
+        *regs = caller;
+        step
+    }
+
+    /// A step whose rule needs the frame pointer, which is unknown: the code may show how far above
+    /// the stack pointer it is.
+    pub(super) fn by_found_pointer(
+        &mut self,
+        walk: &Walk<'_>,
+        frame: Frame,
+        regs: &mut Regs,
+        images: &mut Images,
+        reads: &mut Reads,
+    ) -> Step {
+        let Unwinder { modules, rules, .. } = self;
+        let found = module_of(modules, frame, images)
+            .and_then(|(module, at)| Some((module, at, module.pointer(rules, at)?)));
+        let Some((module, at, distance)) = found else { return Step::NeedsPointer };
+        let mut caller = Regs { bp: regs.sp.saturating_add(distance.into()), ..*regs };
+        let mut read = |address| {
+            let word = walk.read(address);
+            reads.note(address, word);
+            word
+        };
+        let step = module.step(rules, at, &mut caller, &mut read);
+        let step = past_probe(walk, step, caller, images, reads);
+        let Step::Caller(address) = step else { return step };
+        if self.leads(walk.process(), frame, ProcessAddress(address), images) == Leads::Elsewhere {
+            return Step::NeedsPointer;
         }
         *regs = caller;
         step

@@ -175,7 +175,7 @@ impl Unwinder {
                     return walk.stack.too_small();
                 }
                 Step::Unreadable(_) if walk.stack.bytes.is_empty() => return StackEnd::Unreadable,
-                step => return self.why(step, frame, images, frames),
+                step => return self.why(walk, step, frame, images, frames),
             };
         }
     }
@@ -248,6 +248,7 @@ impl Unwinder {
         };
         match module.step(&mut self.rules, at, regs, &mut read) {
             Step::Uncovered => self.by_code(walk, frame, regs, images, reads),
+            Step::NeedsPointer => self.by_found_pointer(walk, frame, regs, images, reads),
             Step::NoCaller => self.beyond_go_stack(walk, frame, regs, images, reads),
             Step::NeedsRegisters => {
                 // The step depends on more than the memo records.
@@ -333,7 +334,14 @@ impl Unwinder {
     }
 
     /// Cause for which a walk ends at this frame, given the result of its step.
-    fn why(&mut self, step: Step, frame: Frame, images: &Images, frames: &mut [Frame]) -> StackEnd {
+    fn why(
+        &mut self,
+        walk: &Walk<'_>,
+        step: Step,
+        frame: Frame,
+        images: &Images,
+        frames: &mut [Frame],
+    ) -> StackEnd {
         if is_entry(&frame, images) {
             return StackEnd::Complete;
         }
@@ -357,6 +365,9 @@ impl Unwinder {
                         StackEnd::NoCaller
                     }
                     (Step::NoCaller, _) => StackEnd::NoCaller,
+                    (Step::NeedsPointer, _) if walk.all.in_dwarf_order().is_none() => {
+                        StackEnd::PointerNotKnown
+                    }
                     (Step::Uncovered, _) => {
                         let damaged = module_of(modules, frame, images)
                             .is_some_and(|(m, at)| m.is_damaged(rules, at));

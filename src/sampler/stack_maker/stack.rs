@@ -302,6 +302,7 @@ pub fn truncation(end: StackEnd) -> Option<Truncation> {
             TooDeep,
             ChainTooDeep,
             RegistersNotSaved,
+            PointerNotKnown,
             Compat,
         ]
     )

@@ -223,6 +223,11 @@ impl CodeFrame {
         match *self {}
     }
 
+    /// True if its caller is found by the frame pointer.
+    pub fn needs_pointer(&self) -> bool {
+        match *self {}
+    }
+
     /// True if the function keeps a frame pointer, and has set it up.
     pub fn has_pointer(&self) -> bool {
         match *self {}
@@ -269,6 +274,11 @@ impl CodeCache {
 
     /// Result of [`CodeCache::moved`], which reads nothing.
     pub fn known_moved(&mut self, _image: u32, _address: u64) -> Option<Option<Moved>> {
+        Some(None)
+    }
+
+    /// Result of [`CodeCache::pointer`], which reads nothing.
+    pub fn known_pointer(&mut self, _image: u32, _at: CodeAddress) -> Option<Option<u32>> {
         Some(None)
     }
 
@@ -334,6 +344,11 @@ impl CodeCache {
     /// Location of the saved stack pointer of a function that begins at `start` and moves its stack
     /// pointer: not yet.
     pub fn moved(&mut self, _file: File<'_>, _start: u64, _address: u64) -> Option<Moved> {
+        None
+    }
+
+    /// Distance in bytes from the stack pointer up to the frame pointer: not yet.
+    pub fn pointer(&mut self, _file: File<'_>, _start: u64, _at: CodeAddress) -> Option<u32> {
         None
     }
 

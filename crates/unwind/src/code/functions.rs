@@ -64,6 +64,15 @@ pub enum FunctionStart {
     Likely(u64),
 }
 
+impl FunctionStart {
+    /// The address.
+    pub fn address(self) -> u64 {
+        match self {
+            FunctionStart::Known(at) | FunctionStart::Likely(at) => at,
+        }
+    }
+}
+
 /// More functions than are kept.
 struct TooMany;
 

@@ -30,6 +30,9 @@ pub enum Step {
     Delivering,
     /// The step needs a register that is unknown here.
     NeedsRegisters,
+    /// The step needs the frame pointer, which is unknown (0): the thread's registers were read from
+    /// outside.
+    NeedsPointer,
 }
 
 /// One step up by a rule.
@@ -41,6 +44,7 @@ pub fn by_rule(
 ) -> Step {
     let base = |register: u8| match register {
         SP => Ok(regs.sp),
+        BP if regs.bp == 0 => Err(Step::NeedsPointer),
         BP => Ok(regs.bp),
         _ => Err(Step::NeedsRegisters),
     };

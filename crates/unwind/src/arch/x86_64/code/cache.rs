@@ -105,6 +105,7 @@ pub struct CodeCache {
     frames: Recent<(u32, CodeAddress), Option<CodeFrame>>,
     leads: Recent<(u32, u64, Option<u64>), Leads>,
     moved: Recent<(u32, u64), Option<Moved>>,
+    pointers: Recent<(u32, CodeAddress), Option<u32>>,
     between: Recent<(u32, Between), Option<u64>>,
     functions: Recent<Key, Analysed>,
     /// Instructions that calls lead to.
@@ -122,6 +123,7 @@ impl Default for CodeCache {
             frames: Recent::new(MAX_FRAMES),
             leads: Recent::new(MAX_FRAMES),
             moved: Recent::new(MAX_FRAMES),
+            pointers: Recent::new(MAX_FRAMES),
             between: Recent::new(MAX_FRAMES),
             functions: Recent::new(MAX_HELD),
             led: Recent::new(MAX_LED_HELD),
@@ -195,6 +197,12 @@ impl CodeCache {
     /// The result of [`CodeCache::moved`], if it is cached or refused.
     pub fn known_moved(&mut self, image: u32, address: u64) -> Option<Option<Moved>> {
         let cached = self.moved.copied(&(image, address));
+        cached.or_else(|| self.refusal(image, None))
+    }
+
+    /// The result of [`CodeCache::pointer`], if it is cached or refused.
+    pub fn known_pointer(&mut self, image: u32, at: CodeAddress) -> Option<Option<u32>> {
+        let cached = self.pointers.copied(&(image, at));
         cached.or_else(|| self.refusal(image, None))
     }
 
@@ -491,6 +499,26 @@ impl CodeCache {
         self.remember(Key { image: file.image, begin: Some(start), is_within: false }, function);
         self.moved.insert(key, moved, 1);
         moved
+    }
+
+    /// Distance in bytes from the stack pointer up to the frame pointer, in a function that begins at
+    /// `start`; `None` if its instructions leave it open, as after `alloca`.
+    pub fn pointer(&mut self, file: File<'_>, start: u64, at: CodeAddress) -> Option<u32> {
+        let key = (file.image, at);
+        self.budget.refill(file.image, file.size());
+        if let Some(cached) = self.pointers.copied(&key) {
+            return cached;
+        }
+        if !self.may_analyse(file) {
+            return None;
+        }
+        let function = self.analysed(file, start);
+        let Analysed { graph, flow, .. } = &function;
+        let state = if flow.is_cut { None } else { frame::state_at(graph, flow, at) };
+        let pointer = state.and_then(|state| frame::pointer(&state));
+        self.remember(Key { image: file.image, begin: Some(start), is_within: false }, function);
+        self.pointers.insert(key, pointer, 1);
+        pointer
     }
 
     /// Return address of the call that frame pointers skip. `None` if there are several, or none.

@@ -52,6 +52,11 @@ impl CodeFrame {
             if kept[rbp] == SavedAt::Cfa(-16))
     }
 
+    /// True if its caller is found by the frame pointer.
+    pub fn needs_pointer(&self) -> bool {
+        matches!(self, CodeFrame::Inner { base: BP, .. })
+    }
+
     /// One step up. `registers` become the caller's as far as those can be determined; those in
     /// memory only if they are `wanted`.
     pub fn step(
@@ -136,6 +141,12 @@ pub fn from_start(state: &FlowState) -> Option<CodeFrame> {
         true => return None,
     };
     frame_at(state, CfaAt::USUAL, proof)
+}
+
+/// Distance in bytes from the stack pointer up to the frame pointer, if the code has set one up.
+pub fn pointer(state: &FlowState) -> Option<u32> {
+    let [sp, bp] = [SP, BP].map(|register| state.registers[usize::from(register)]);
+    u32::try_from(bp.from(sp)?).ok()
 }
 
 /// The frame of code that has moved its return address, if its frame pointer leads there.

@@ -61,7 +61,7 @@ impl SymbolicValue {
     }
 
     /// Distance from another address, if it is known.
-    pub(super) fn from(self, other: SymbolicValue) -> Option<i32> {
+    pub fn from(self, other: SymbolicValue) -> Option<i32> {
         match (self, other) {
             (SymbolicValue::Offset(a, at), SymbolicValue::Offset(b, from))
                 if a == b && a != Base::Zero =>
