@@ -8,6 +8,7 @@ use crate::common;
 use crate::common::machine::Sysctl;
 use crate::common::pprof::Sample;
 use crate::common::system::{self, has_kernel_programs, needs_root, needs_tracefs};
+use crate::common::targets::built;
 use crate::common::unprivileged::{can_drop_rights, open_dir, unprivileged};
 use crate::common::waits::label;
 use crate::common::{Build, Pprof, Prof, Running, needs, read, target, temp_dir, until};
@@ -302,6 +303,23 @@ fn a_thread_that_sleeps_throughout_is_recorded_with_its_stack() {
         let all = of_thread(&p, thread, "all", "");
         assert!((all - duration).abs() < 0.02 * duration, "{thread}: {all} s of {duration} s");
     }
+}
+
+/// Waits of 20 ms: the copies of short ones are smaller than this stack.
+#[test]
+fn long_waits_in_deep_stacks_have_whole_stacks() {
+    if !has_kernel_programs() {
+        return common::skip("waits are not measured by programs in the kernel");
+    }
+    let dir = temp_dir();
+    let program = built("sleeps_sp", "sleeps.c", "gcc", &["-O2", "-fomit-frame-pointer"]);
+    let mut command = Command::new(program);
+    let (running, _) = Running::start(command.arg("20")).wait_for("ready");
+    Prof::new(&dir, &format!("record -T wall -d 1s -p {}", running.pid())).run().ok();
+    let p = read(dir.path().join("profile.pb.gz"));
+    let slept = of_thread(&p, "sleeps_sp", "poll", "sleeping");
+    let below = of_thread(&p, "sleeps_sp", "outer", "sleeping");
+    assert!(slept > 0.5 && below == slept, "{below} s of {slept} s have a whole stack");
 }
 
 /// Processes start and end: none has more time than there was, nor do the CPUs.

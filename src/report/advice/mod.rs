@@ -310,8 +310,12 @@ pub fn whole_stacks_of(profile: &Profile, why: Truncation) -> Option<String> {
 fn whole_stacks(why: Truncation, copies: Copies) -> Option<String> {
     let remedy = match why {
         Truncation::SmallDump if copies == Copies::Waits => {
-            "-g fp, if it is built with -fno-omit-frame-pointer: of the stacks of waits, requests \
-             and calls, 8 to 32 KiB are copied"
+            "-g fp, if it is built with -fno-omit-frame-pointer: of the stacks of short waits, \
+             requests and calls, 8 to 32 KiB are copied"
+        }
+        Truncation::DumpTooSmall if copies == Copies::Waits => {
+            "-g fp, if it is built with -fno-omit-frame-pointer: of the stack of a wait, 64 KiB are \
+             copied, less where it is not in memory"
         }
         Truncation::SmallDump => "prof record -g dwarf,65528 (up to -F 999, the default)",
         Truncation::DumpTooSmall => too_small(os::uid()),
@@ -365,6 +369,7 @@ fn whole_stacks(why: Truncation, copies: Copies) -> Option<String> {
         Truncation::BadReturnAddress
         | Truncation::LostMappings
         | Truncation::TooDeep
+        | Truncation::PointerNotKnown
         | Truncation::Compat => return None,
     };
     Some(format!("for whole stacks: {remedy}"))

@@ -66,6 +66,7 @@ pub enum Helper {
     MapDelete = 3,
     KtimeGetNs = 5,
     Random = 7,
+    ProcessorId = 8,
     PidTgid = 14,
     PerfEventOutput = 25,
     ProbeReadUser = 112,

@@ -36,6 +36,10 @@ fn state_of(number: u64) -> Option<ThreadState> {
 /// Size of the record of a wait in bytes, without parts of its stack.
 pub const WAIT_SIZE: usize = 32;
 
+/// Nanoseconds from which on a wait is long. There are few of these, and of most time, so that larger
+/// copies of their stacks fit into the rings.
+const LONG_WAIT: i32 = 10_000_000;
+
 /// Offsets in the value of a thread, in bytes.
 mod thread {
     /// Time at which its state began.
@@ -132,8 +136,11 @@ pub struct LastState {
 pub struct SchedProgram {
     threads: Map,
     control: Map,
+    /// The events of each CPU for short waits, then those for long ones.
     waits: Map,
     ends: Map,
+    /// Number of possible CPUs.
+    cpus: u32,
     parts: StackParts,
     programs: Mutex<Programs>,
 }
@@ -149,8 +156,9 @@ impl SchedProgram {
         let mut waits = SchedProgram {
             threads: Map::new(MapKind::Hash, EntrySize::by_number(thread::SIZE), MAX_THREADS)?,
             control: Map::new(MapKind::PerCpuArray, EntrySize::by_number(control::SIZE), 1)?,
-            waits: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
+            waits: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), 2 * cpus)?,
             ends: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
+            cpus,
             parts: StackParts::new(kernel, WAIT_SIZE)?,
             programs: Mutex::default(),
         };
@@ -215,10 +223,11 @@ impl SchedProgram {
 }
 
 impl KernelProgram for SchedProgram {
-    /// The events of waits, and of threads that exit.
+    /// The events of short waits, of threads that exit, and of long waits.
     fn connect(&self, cpu: u32, events: &[RawFd]) -> io::Result<()> {
-        let &[waits, ends] = events else { return Ok(()) };
-        self.waits.connect(cpu, waits)?;
+        let &[short, ends, long] = events else { return Ok(()) };
+        self.waits.connect(cpu, short)?;
+        self.waits.connect(self.cpus + cpu, long)?;
         self.ends.connect(cpu, ends)
     }
 

@@ -226,7 +226,7 @@ fn adapt(code: &mut BpfCode, now: Reg, control: Reg) {
 /// Writes `length` bytes at offset `raw` of the stack; see [`write_bytes`].
 pub fn write_record(code: &mut BpfCode, map: &Map, raw: i16, length: i32, now: Reg, control: Reg) {
     let bytes = RecordBytes::OnStack { at: raw, length };
-    write_bytes(code, map, bytes, RecordRegisters { now, control });
+    write_bytes(code, Output::by_cpu(map), bytes, RecordRegisters { now, control });
 }
 
 /// The bytes of a record.
@@ -248,6 +248,34 @@ pub enum RecordBytes {
     },
 }
 
+/// The event of a map that a record is written to.
+#[derive(Clone, Copy)]
+pub enum EventIndex {
+    /// That with the number of this CPU.
+    Cpu,
+    /// That with the number in a word of the stack, at this offset; it has to be an event of this CPU.
+    Word(i16),
+}
+
+/// `BPF_F_CURRENT_CPU`
+pub const THIS_CPU: u64 = 0xffff_ffff;
+
+/// The events that a record is written to.
+#[derive(Clone, Copy)]
+pub struct Output<'a> {
+    /// Their map.
+    pub map: &'a Map,
+    /// Which of them.
+    pub index: EventIndex,
+}
+
+impl<'a> Output<'a> {
+    /// The events of a map with one for each CPU.
+    pub fn by_cpu(map: &'a Map) -> Output<'a> {
+        Output { map, index: EventIndex::Cpu }
+    }
+}
+
 /// Registers of [`write_bytes`].
 #[derive(Clone, Copy)]
 pub struct RecordRegisters {
@@ -257,20 +285,22 @@ pub struct RecordRegisters {
     pub control: Reg,
 }
 
-/// Writes bytes, with a sample if the events of `map` have one. The program's argument is at
+/// Writes bytes, with a sample if the events of the output have one. The program's argument is at
 /// [`CONTEXT`]. If the ring is full, which the kernel counts, fewer are written from then on. Outside
 /// of the recording's window the events are disabled, and nothing is written.
 pub fn write_bytes(
     code: &mut BpfCode,
-    map: &Map,
+    output: Output<'_>,
     bytes: RecordBytes,
     RecordRegisters { now, control }: RecordRegisters,
 ) {
     let done = code.label();
     code.load(AccessSize::Long, R1, R10, CONTEXT);
-    code.map(R2, map.fd());
-    // `BPF_F_CURRENT_CPU`
-    code.number(R3, 0xffff_ffff);
+    code.map(R2, output.map.fd());
+    match output.index {
+        EventIndex::Cpu => code.number(R3, THIS_CPU),
+        EventIndex::Word(at) => code.load(AccessSize::Long, R3, R10, at),
+    }
     match bytes {
         RecordBytes::OnStack { at, length } => {
             code.op(AluOp::Mov, R4, R10);

@@ -8,7 +8,7 @@ use super::btf::Btf;
 use super::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use super::go_stack::GoSearch;
 use super::return_probes::{ReturnProbes, read_kernel};
-use super::snippets::{self, KEY, RecordBytes, RecordRegisters};
+use super::snippets::{self, KEY, Output, RecordBytes, RecordRegisters};
 use super::syscall::{EntrySize, Map, MapKind};
 use crate::sampler::arch;
 use sys::record::{GoStacks, Sample};
@@ -88,10 +88,10 @@ impl StackParts {
         })
     }
 
-    /// Writes the record at offset `raw` of the stack to the events of a map, with the parts if there
-    /// are any. The program's argument is at [`snippets::CONTEXT`]; `R8` is the time, `R6` the CPU's
+    /// Writes the record at offset `raw` of the stack to the events of the output, with the parts if
+    /// there are any. The program's argument is at [`snippets::CONTEXT`]; `R8` is the time, `R6` the CPU's
     /// value of the control map. Overwrites the key at [`KEY`].
-    pub fn write(&self, c: &mut BpfCode, events: &Map, raw: i16) {
+    pub fn write(&self, c: &mut BpfCode, events: Output<'_>, raw: i16) {
         let [plain, output, done] = [(); 3].map(|()| c.label());
         let registers = RecordRegisters { now: R8, control: R6 };
         let words = PartWords::below(raw);

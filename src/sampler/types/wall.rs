@@ -203,7 +203,7 @@ impl ProfileType for Wall {
 
     /// Event 0 is the clock.
     fn complete(&self, event: usize, sample: &mut Sample<'_>) {
-        if let (1, WallSource::Bpf(_)) = (event, &self.way) {
+        if matches!(self.way, WallSource::Bpf(_)) && from_bpf::is_wait(event) {
             stack_parts::complete(sample, WAIT_SIZE);
         }
     }

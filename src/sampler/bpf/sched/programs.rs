@@ -1,8 +1,8 @@
 //! The programs of [`super`].
 
-use super::{IDLE, SchedProgram, UNKNOWN, thread};
+use super::{IDLE, LONG_WAIT, SchedProgram, UNKNOWN, WAIT_SIZE, thread};
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
-use crate::sampler::bpf::snippets::{self, CONTEXT, ChoiceRegisters, KEY};
+use crate::sampler::bpf::snippets::{self, CONTEXT, ChoiceRegisters, EventIndex, KEY, Output};
 use crate::sampler::bpf::thread_set::{NewField, ThreadScope, ThreadSet};
 use crate::sampler::thread_state;
 use profile::ThreadState;
@@ -39,8 +39,10 @@ fn new_value(since: Reg, pid: Reg, state: ThreadState, flags: i32) -> [NewField;
     ]
 }
 
-/// Offsets on the stack: of the output, and of a thread's value.
-const RAW: i16 = -48;
+/// Offsets on the stack: of the number of the event that a wait is written to, of the output, and of a
+/// thread's value.
+const INDEX: i16 = CONTEXT - 8;
+const RAW: i16 = INDEX - WAIT_SIZE as i16;
 const VALUE: i16 = CONTEXT - thread::SIZE as i16;
 const ENDED: i16 = VALUE - 8;
 
@@ -156,10 +158,24 @@ impl WaitPrograms<'_> {
         let registers = ChoiceRegisters { now: R8, took: R9, control: R6 };
         snippets::choose(&mut c, &self.maps.control, registers, None, out);
         c.store(AccessSize::Long, R10, RAW + 24, R4);
-        self.maps.parts.write(&mut c, &self.maps.waits, RAW);
+        self.choose_event(&mut c);
+        let events = Output { map: &self.maps.waits, index: EventIndex::Word(INDEX) };
+        self.maps.parts.write(&mut c, events, RAW);
         c.put(out);
         c.exit();
         c.finish()
+    }
+
+    /// The word at [`INDEX`] = the number of the event for the wait that took the nanoseconds in `R9`.
+    fn choose_event(&self, c: &mut BpfCode) {
+        let short = c.label();
+        c.number(R3, snippets::THIS_CPU);
+        c.jump_if_value(If::Less, R9, LONG_WAIT, short);
+        c.call(Helper::ProcessorId);
+        c.op(AluOp::Mov, R3, R0);
+        c.op_value(AluOp::Add, R3, self.maps.cpus as i32);
+        c.put(short);
+        c.store(AccessSize::Long, R10, INDEX, R3);
     }
 
     /// `sched_wakeup(thread)`: the thread waits for a CPU.

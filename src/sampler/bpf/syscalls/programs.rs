@@ -6,7 +6,7 @@ use super::{CALL_SIZE, MARKED, SyscallProgram, TracedCalls, sum, thread};
 use crate::sampler::arch::{self, CallArguments};
 use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
-use crate::sampler::bpf::snippets::{self, CONTEXT, ChoiceRegisters, KEY};
+use crate::sampler::bpf::snippets::{self, CONTEXT, ChoiceRegisters, KEY, Output};
 use crate::sampler::bpf::thread_set::{ThreadScope, ThreadSet};
 use crate::sampler::thread_state;
 
@@ -344,7 +344,7 @@ impl<'a> CallPrograms<'a> {
         let registers = ChoiceRegisters { now: R8, took: R9, control: R6 };
         snippets::choose(c, &self.maps.control, registers, Some(R7), out);
         c.store(AccessSize::Long, R10, RAW + 32, R4);
-        self.maps.parts.write(c, &self.maps.events, RAW);
+        self.maps.parts.write(c, Output::by_cpu(&self.maps.events), RAW);
     }
 
     /// Adds the call that lasted `R9` nanoseconds to the sum of its kind; the thread is at [`KEY`].

@@ -14,19 +14,29 @@ use profile::{LabelSetId, ThreadState};
 use sys::record::{Record, Sample};
 use sys::{ThreadId, procfs};
 
-/// Bytes of stack that are copied at the end of a wait: the thread continues, so its stack cannot
+/// Bytes of stack that are copied at the end of a short wait: the thread continues, so its stack cannot
 /// be read later; but a few hundred copies have to fit into a ring.
-const MAX_COPY: u32 = 32 << 10;
+const COPY_OF_SHORT: u32 = 32 << 10;
 
-/// The events to which the programs write: waits, with a stack, and the sums of threads that exit.
+/// Number of the event of threads that exit, whose samples have the sums of these.
+const ENDS: usize = 2;
+
+/// The events to which the programs write: short waits with a stack, the sums of threads that exit, and
+/// long waits with a stack.
 pub fn events() -> Vec<TypeEvent> {
     let output = abi::PERF_COUNT_SW_BPF_OUTPUT;
     let event = |name| {
         let spec = software_event(name, output);
-        EventSpec { raw: true, anywhere: true, most_dump: MAX_COPY, ..spec }
+        EventSpec { raw: true, anywhere: true, ..spec }
     };
+    let short = EventSpec { most_dump: COPY_OF_SHORT, ..event("waits") };
     let ends = EventSpec { stack: false, with_records: true, ..event("ends") };
-    [event("waits"), ends].map(TypeEvent::each_time).into()
+    [short, ends, event("long waits")].map(TypeEvent::each_time).into()
+}
+
+/// True for the events of waits; event 0 is the clock.
+pub fn is_wait(event: usize) -> bool {
+    event != 0 && event != ENDS
 }
 
 /// The state of a thread.
@@ -90,20 +100,15 @@ impl FromBpf {
         event: usize,
         sample: &Sample<'_>,
     ) {
-        match event {
-            1 => {
-                let Some(wait) = TimedWait::parse(sample.raw) else { return };
-                maker.make_stack_below_program(sample);
-                let mut off = std::mem::take(&mut self.threads.entry(sample.tid).or_default().off);
-                off.clone_from(maker.last_stack());
-                self.add_wait(spec, maker, sample.thread(), &off, &wait);
-                self.threads.entry(sample.tid).or_default().off = off;
-            }
-            _ => {
-                if let Some(times) = ThreadTimes::parse(sample.raw) {
-                    self.settle(spec, maker, &times);
-                }
-            }
+        if is_wait(event) {
+            let Some(wait) = TimedWait::parse(sample.raw) else { return };
+            maker.make_stack_below_program(sample);
+            let mut off = std::mem::take(&mut self.threads.entry(sample.tid).or_default().off);
+            off.clone_from(maker.last_stack());
+            self.add_wait(spec, maker, sample.thread(), &off, &wait);
+            self.threads.entry(sample.tid).or_default().off = off;
+        } else if let Some(times) = ThreadTimes::parse(sample.raw) {
+            self.settle(spec, maker, &times);
         }
     }
 
