@@ -17,7 +17,7 @@ mod support;
 mod terminal;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use generated::{Shape, uncompressed_size};
@@ -198,15 +198,15 @@ impl Bench {
         let table = command.stderr(Stdio::null()).output().expect("prof runs").stdout;
         let table = String::from_utf8_lossy(&table).into_owned();
         let hottest = table.split_whitespace().last().expect("a row").to_owned();
-        let mut first = Vec::new();
-        for _ in 0..self.runs {
-            let mut command = prof(&["report"], &[file]);
-            let mut terminal = Terminal::start(&mut command);
-            first.push(terminal.shows(&hottest).map_or(f64::NAN, |time| time.as_secs_f64()));
-        }
-        let first = median(first);
+        let first = self.first_screen(file, &hottest);
         claim(first < 1.0, &format!("the first screen after {first:.2} s (1 s)"));
         self.one_figure("`prof report` on a terminal: first screen", time(first));
+        let loops = BusyLoops::start(2);
+        let first = self.first_screen(file, &hottest);
+        drop(loops);
+        claim(first < 1.0, &format!("the first screen beside two busy loops: {first:.2} s (1 s)"));
+        let name = "`prof report` on a terminal: first screen beside two busy loops";
+        self.one_figure(name, time(first));
         let mut terminal = Terminal::start(&mut prof(&["report"], &[file]));
         terminal.shows(&hottest);
         terminal.settle();
@@ -227,6 +227,15 @@ impl Bench {
         claim(in_time, &format!("the slowest key is answered after {} (50 ms)", seconds(answered)));
         self.one_figure("`prof report` on a terminal: slowest answer to a key", seconds(answered));
         self.one_figure("`prof report` on a terminal: slowest key until done", seconds(done));
+    }
+
+    /// Seconds until the first screen, which has the function `hottest`; the median of the runs.
+    fn first_screen(&self, file: &Path, hottest: &str) -> f64 {
+        let first = |_| {
+            let mut terminal = Terminal::start(&mut prof(&["report"], &[file]));
+            terminal.shows(hottest).map_or(f64::NAN, |time| time.as_secs_f64())
+        };
+        median((0..self.runs).map(first).collect())
     }
 
     /// A row with one figure.
@@ -312,12 +321,33 @@ const KEYS: &[Key] = &[
     key("?", "help"),
 ];
 
-/// A recording of the compiler, as it compiles a program.
+/// Programs that use a CPU each until they are dropped.
+struct BusyLoops(Vec<Child>);
+
+impl BusyLoops {
+    fn start(number: usize) -> BusyLoops {
+        let start = |_| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "while :; do :; done"]).spawn().expect("a shell")
+        };
+        BusyLoops((0..number).map(start).collect())
+    }
+}
+
+impl Drop for BusyLoops {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            child.kill().and_then(|()| child.wait()).expect("it ends");
+        }
+    }
+}
+
 /// The name of a file, with its size.
 fn sized(name: &str, file: &Path) -> String {
     format!("{name} ({})", size(uncompressed_size(file) as f64))
 }
 
+/// A recording of the compiler, as it compiles a program.
 fn recorded(dir: &Path) -> Option<PathBuf> {
     let file = dir.join("rustc.pb.gz");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/support/generic.rs");
