@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::diff::{ScaleArgs, TestArgs, load};
 use super::filter::{FilterArgs, answered, failed};
 use super::output::Output;
+use super::output::replaced::{self, Written};
 use super::picture::{self, Picture};
 use super::record::LastArgs;
 use super::source::{ComparedSources, ProfileSource};
@@ -162,8 +163,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(option) = args.draw.scale.given() {
         return Err(usage(format!("{option} belongs to a comparison: add --diff BASE")));
     }
-    let path = args.draw.output.as_deref().unwrap_or(Path::new("-"));
-    let output = Output::create_any(path)?;
+    let output = args.draw.output()?;
     if args.target.is_given() {
         return record_and_draw(&args, output);
     } else {
@@ -314,13 +314,24 @@ impl DrawArgs {
         }
     }
 
+    /// The file, or standard output.
+    fn output(&self) -> anyhow::Result<Output> {
+        let path = self.output.as_deref().unwrap_or(Path::new("-"));
+        let written = match (self.folded, self.json) {
+            (true, _) => Written::Profile(&formats::collapsed::Collapsed),
+            (false, true) => Written::Json,
+            (false, false) => Written::Svg,
+        };
+        replaced::check(path, written)?;
+        Output::create_any(path)
+    }
+
     /// Draws the difference of the profiles `after` to the bases.
     fn difference(&self, after: ProfileSource) -> anyhow::Result<ExitCode> {
         if let Some(option) = self.values.given() {
             return Err(usage(format!("{option} cannot be combined with --diff")));
         }
-        let path = self.output.as_deref().unwrap_or(Path::new("-"));
-        let output = Output::create_any(path)?;
+        let output = self.output()?;
         let before = ProfileSource::Files(self.diff.clone());
         let sources = ComparedSources { before, after };
         let shown = ShownFlame { siblings: self.order(), ..ShownFlame::new(self.direction()) };

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use super::address_names::BinaryArgs;
 use super::filter::{FilterArgs, answered};
 use super::output::Output;
+use super::output::replaced::{self, Written};
 use super::picture::{self, Picture};
 use super::source::FileArgs;
 use super::values::ValueArgs;
@@ -82,7 +83,9 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if args.is_svg() && args.output.is_none() && printed::stdout_is_terminal() {
         return Err(usage("will not write an SVG to the terminal; add > out.svg or -o out.svg"));
     }
-    let output = Output::create_any(args.output.as_deref().unwrap_or(Path::new("-")))?;
+    let path = args.output.as_deref().unwrap_or(Path::new("-"));
+    replaced::check(path, args.written())?;
+    let output = Output::create_any(path)?;
     let profile = args.filter.load(&args.files.source())?;
     let type_index = args.filter.type_index(&profile)?;
     args.values.check(&profile, type_index)?;
@@ -98,6 +101,14 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
+    fn written(&self) -> Written {
+        match (self.json, self.is_svg()) {
+            (true, _) => Written::Json,
+            (false, true) => Written::Svg,
+            (false, false) => Written::Dot,
+        }
+    }
+
     fn is_svg(&self) -> bool {
         let name = self.output.as_ref().filter(|_| !self.json);
         self.svg || name.is_some_and(|path| path.extension().is_some_and(|e| e == "svg"))

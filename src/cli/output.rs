@@ -1,6 +1,7 @@
 //! The file that a profile is written to: checked before a recording, replaced at its end.
 
 mod place;
+pub mod replaced;
 mod temporary;
 
 use std::fs::File;

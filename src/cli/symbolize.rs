@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use super::address_names::place;
 use super::examples;
+use super::filter::samples;
 use super::naming::LookupResult;
 use super::output::Output;
 use super::progress::Bar;
@@ -51,7 +52,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     // First, so that an unwritable path is reported before the work.
-    let output = Output::create(args.output.as_ref().unwrap_or(&args.file))?;
+    let output = match &args.output {
+        Some(path) => samples::output(path)?,
+        None => Output::create(&args.file)?,
+    };
     let mut options = SymbolOptions {
         force: args.force,
         at_any_time: format.unnamed_frames() == UnnamedFrames::Addresses,

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::output::Output;
+use super::filter::samples;
 use super::progress::{Bars, Progress};
 use super::summary::{Summary, Verbosity};
 use super::symbol_args::SymbolArgs;
@@ -80,7 +80,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     procfs::check_mounted()?;
     let target = args.target()?;
-    let mut output = args.output.as_deref().map(Output::create).transpose()?;
+    let mut output = args.output.as_deref().map(samples::output).transpose()?;
     let names = args.symbols.options()?;
     let interrupts = Interrupts::install(false)?;
     let recording = types::snapshot(&target)?;

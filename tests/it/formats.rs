@@ -144,9 +144,10 @@ fn an_export_replaces_only_files_of_its_format() {
     write("main.rs", "fn main() {}\n");
     write("empty.folded", "");
     write("old.folded", "main;work 3\n");
-    for (name, word) in
-        [("profile.pb.gz", "another format (pprof files)"), ("main.rs", "looks like text")]
-    {
+    for (name, word) in [
+        ("profile.pb.gz", "another format (pprof files)"),
+        ("main.rs", "by collapsed stacks: it has another format;"),
+    ] {
         let before = std::fs::read(dir.path().join(name)).unwrap();
         let export = Prof::new(&dir, "export --to collapsed -o").args(name).run();
         export.refused(1, &["will not replace", name, word]);

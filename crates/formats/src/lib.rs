@@ -180,6 +180,12 @@ pub fn format_of_name(path: &Path) -> Option<&'static dyn Format> {
     FORMATS.iter().copied().find(|format| format.extensions().iter().any(ends_with))
 }
 
+/// The format of a file that begins with `head` (its first [`HEAD`] bytes as they are, or all of a
+/// shorter one), if one detects it.
+pub fn format_of_head(head: &[u8]) -> Option<&'static dyn Format> {
+    detected(FORMATS, head)
+}
+
 /// The format of the regular file `path`; the next byte is its first again.
 fn format_of_file(file: &mut File, path: &Path) -> Result<&'static dyn Format, ReadError> {
     let head = head(file)?;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::output::Output;
+use super::super::output::replaced::{self, Written};
 use super::super::time::TimeArgs;
 use super::super::{summary, usage};
 use super::perf_names::NameArgs;
@@ -168,25 +169,8 @@ pub fn output(path: &Path) -> anyhow::Result<Output> {
 
 /// A file for a profile in this format. Fails if there is another file than one of it, such as a
 /// recording or a source file.
-pub fn output_as(path: &Path, format: &dyn Format) -> anyhow::Result<Output> {
-    let has_content = path.is_file() && path.metadata().is_ok_and(|m| m.len() > 0);
-    if path != Path::new("-") && has_content {
-        let title = format.title();
-        match formats::open_file(path) {
-            Ok(opened) if opened.format.name() == format.name() => {}
-            Ok(opened) => anyhow::bail!(
-                "will not replace {} by {title}: it has another format ({}); choose another",
-                path.display(),
-                opened.format.title()
-            ),
-            Err(error) if format.name() == formats::pprof::NAME => anyhow::bail!(
-                "will not replace a file that is not a profile; choose another: {error}"
-            ),
-            Err(error) => anyhow::bail!(
-                "will not replace a file that is not {title}; choose another: {error}"
-            ),
-        }
-    }
+pub fn output_as(path: &Path, format: &'static dyn Format) -> anyhow::Result<Output> {
+    replaced::check(path, Written::Profile(format))?;
     if format.is_text() { Output::create_any(path) } else { Output::create(path) }
 }
 

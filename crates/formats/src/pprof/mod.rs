@@ -51,12 +51,7 @@ impl Format for Pprof {
     }
 
     fn detect(&self, head: &[u8]) -> bool {
-        /// Fields of `Profile` are length-delimited or numbers: field number << 3 | wire type.
-        const FIELDS: u8 = 15;
-        match head {
-            [tag, ..] => (1..=FIELDS).contains(&(tag >> 3)) && matches!(tag & 7, 0 | 2),
-            [] => false,
-        }
+        wire::begins_with_fields(head)
     }
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {

@@ -1,5 +1,6 @@
 //! The protobuf wire format: varints, tags, length-delimited fields.
 
+use crate::HEAD;
 use crate::error::ReadError;
 
 /// Wire types.
@@ -17,6 +18,40 @@ pub(super) struct Cursor<'a> {
     rest: &'a [u8],
     /// Offset in the stream of the byte after `rest`.
     end: u64,
+}
+
+/// True if a stream that begins with `head` may be a `Profile`: up to its end, or for a few fields,
+/// `head` has fields with the numbers and wire types of that message. Text has none: the first letter
+/// may be a tag, but not what follows.
+pub(super) fn begins_with_fields(head: &[u8]) -> bool {
+    /// Fields that are read.
+    const MANY: usize = 16;
+    /// The field of comments, which writers pack or not.
+    const COMMENT: u32 = 13;
+    let is_field = |FieldTag { field, wire }: FieldTag| match field {
+        1..=6 | 11 => wire == LEN,
+        7..=10 | 12 | 14 | 15 => wire == VARINT,
+        COMMENT => wire == LEN || wire == VARINT,
+        _ => false,
+    };
+    let mut rest = head;
+    for number in 0..MANY {
+        let Some((&tag, behind)) = rest.split_first() else { return number > 0 };
+        let Some(tag) = FieldTag::decode_byte(tag).filter(|&tag| is_field(tag)) else {
+            return false;
+        };
+        let length = behind.iter().take(MAX_VARINT).position(|byte| byte & 0x80 == 0);
+        let Some(length) = length else { return behind.len() < MAX_VARINT };
+        let (bytes, behind) = behind.split_at(length + 1);
+        let bits = bytes.iter().rev().fold(0u64, |sum, byte| sum << 7 | u64::from(byte & 0x7f));
+        let skipped = if tag.wire == LEN { usize::try_from(bits).unwrap_or(usize::MAX) } else { 0 };
+        match behind.get(skipped..) {
+            Some(after) => rest = after,
+            // The head ends within the field.
+            None => return head.len() >= HEAD,
+        }
+    }
+    true
 }
 
 /// Number and wire type of a field.
@@ -292,6 +327,22 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, field: u32, content: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_does_not_begin_with_fields() {
+        for text in ["print('hi')\n", "x = 1\n", "bash\n", "*\n", "hello world", "", "0x"] {
+            assert!(!begins_with_fields(text.as_bytes()), "{text}");
+        }
+        let builder = profile::Builder::new(&[("cpu", "nanoseconds")]);
+        let mut bytes = Vec::new();
+        crate::pprof::write(&builder.finish(None), &mut bytes).unwrap();
+        let content = crate::unpacked::head(&bytes);
+        assert!(begins_with_fields(&content));
+        // A string that is longer than the head.
+        let mut long = vec![0x32, 0xff, 0xff, 0x7f];
+        long.resize(HEAD, b'a');
+        assert!(begins_with_fields(&long) && !begins_with_fields(&long[..100]));
+    }
 
     #[test]
     fn varints_of_all_lengths() {
