@@ -22,7 +22,10 @@ pub fn answer(error: &clap::Error, words: &[String]) -> Option<String> {
                 .get(1)
                 .is_some_and(|word| ["record", "flame", "top"].contains(&word.as_str()));
             let option = wrong.split('=').next().filter(|_| records)?;
-            options::answer(option)
+            let prof = Cli::command();
+            let command = words.get(1).and_then(|word| prof.find_subcommand(word))?;
+            let has_near = options::similar(command, option).is_some();
+            options::answer(option).or_else(|| options::answer_near(option).filter(|_| !has_near))
         }
         _ => None,
     }

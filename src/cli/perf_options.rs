@@ -1,10 +1,10 @@
-//! Options of perf's reading commands that prof has under another name, or not at all: an error
-//! names what prof has instead.
+//! Options of perf's commands that prof has under another name, or not at all: an error names what
+//! prof has instead. Those of `perf record` for what prof does in any case are accepted.
 
 use std::marker::PhantomData;
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
 use super::usage;
 
@@ -29,6 +29,9 @@ const fn short(letter: char, long: &'static str, instead: &'static str) -> PerfO
 pub(super) trait PerfCommand {
     /// Its options that the command of prof does not have, or has under another name.
     const OPTIONS: &'static [PerfOption];
+
+    /// Letters of perf for long options that the command of prof has.
+    const LETTERS: &'static [(&'static str, char)] = &[];
 }
 
 const STYLE: &str = "instructions are written as by GNU's assembler (AT&T)";
@@ -42,6 +45,9 @@ const TERMINAL: &str = "without --stdio, prof report and prof diff are interacti
 pub(super) struct PerfReport;
 
 impl PerfCommand for PerfReport {
+    const LETTERS: &'static [(&'static str, char)] =
+        &[("comms", 'c'), ("dsos", 'd'), ("symbols", 'S')];
+
     const OPTIONS: &'static [PerfOption] = &[
         short(
             'D',
@@ -67,7 +73,16 @@ impl PerfCommand for PerfReport {
             "parent",
             "--focus REGEX selects samples with a caller, --show-from its callees",
         ),
-        short('T', "threads", "use --sort thread"),
+        short('T', "threads", "use --sort thread; --type selects the sample type"),
+        short(
+            'M',
+            "disassembler-style",
+            "prof annotate --asm prints instructions, as GNU's assembler",
+        ),
+        short('x', "exclude-other", "--focus REGEX selects samples with a caller"),
+        short('v', "verbose", "--header prints what was lost, --coverage why names are missing"),
+        long("group", "--type TYPE,TYPE prints several sample types beside each other"),
+        long("pretty", "names are printed; --json has addresses"),
         short('U', "hide-unresolved", "--coverage reports frames without a name, and what helps"),
         short('k', "vmlinux", PLACES),
         long("kallsyms", PLACES),
@@ -173,6 +188,10 @@ impl<C: PerfCommand> PerfArgs<C> {
 
 impl<C: PerfCommand> clap::Args for PerfArgs<C> {
     fn augment_args(command: Command) -> Command {
+        let add = |command: Command, &(long, letter): &(&'static str, char)| {
+            command.mut_arg(long, |arg| arg.short(letter))
+        };
+        let command = C::LETTERS.iter().fold(command, add);
         command.args(C::OPTIONS.iter().map(|option| {
             let argument = Arg::new(option.id()).long(option.long).num_args(0..=1).hide(true);
             match option.letter {
@@ -189,13 +208,93 @@ impl<C: PerfCommand> clap::Args for PerfArgs<C> {
 
 impl<C: PerfCommand> FromArgMatches for PerfArgs<C> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<PerfArgs<C>, clap::Error> {
-        let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-        let given = C::OPTIONS.iter().find(|option| is_given(&option.id()));
+        let given = C::OPTIONS.iter().find(|option| option.is_given(matches));
         Ok(PerfArgs { given, command: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = PerfArgs::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// An option of `perf record` for what prof does in any case, or does not need: it has no effect.
+#[derive(Debug)]
+struct Needless {
+    option: PerfOption,
+    takes_value: bool,
+}
+
+const fn needless(letter: Option<char>, long: &'static str, why: &'static str) -> Needless {
+    Needless { option: PerfOption { long, letter, instead: why }, takes_value: false }
+}
+
+const fn needless_with_value(letter: char, long: &'static str, why: &'static str) -> Needless {
+    Needless { takes_value: true, ..needless(Some(letter), long, why) }
+}
+
+const RINGS: &str = "ring buffers have a size that fits the rate";
+const BUILD_IDS: &str = "a profile has the names and build IDs; see --no-symbolize";
+const FIELDS: &str = "a profile has what its views need";
+
+const NEEDLESS: &[Needless] = &[
+    needless_with_value('m', "mmap-pages", RINGS),
+    needless(None, "no-buffering", "rings are read while recording"),
+    needless(Some('z'), "compression-level", "profiles are compressed"),
+    needless(Some('B'), "no-buildid", BUILD_IDS),
+    needless(Some('N'), "no-buildid-cache", BUILD_IDS),
+    needless(None, "buildid-all", BUILD_IDS),
+    needless(None, "buildid-mmap", BUILD_IDS),
+    needless(Some('R'), "raw-samples", FIELDS),
+    needless(Some('P'), "period", FIELDS),
+    needless(None, "sample-cpu", FIELDS),
+    needless(None, "sample-identifier", FIELDS),
+    needless(Some('s'), "stat", "prof report --sort thread has the values of each thread"),
+    needless_with_value('r', "realtime", "as root, prof runs with real-time priority"),
+    needless(Some('f'), "force", "an existing profile is replaced, and stays as NAME.old.pb.gz"),
+    needless(None, "strict-freq", "the rate is as requested, or a line says what it is"),
+    needless(None, "no-bpf-event", "programs of the kernel have their names"),
+    needless(None, "kcore", "names of the kernel are in the profile"),
+];
+
+/// The options of `perf record` without effect that were given.
+#[derive(Debug, Default)]
+pub(super) struct NeedlessArgs(Vec<&'static PerfOption>);
+
+impl NeedlessArgs {
+    /// A line for each.
+    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+        let line =
+            |option: &&PerfOption| format!("--{}: not needed: {}", option.long, option.instead);
+        self.0.iter().map(line)
+    }
+}
+
+impl clap::Args for NeedlessArgs {
+    fn augment_args(command: Command) -> Command {
+        command.args(NEEDLESS.iter().map(|Needless { option, takes_value }| {
+            let action = if *takes_value { ArgAction::Set } else { ArgAction::SetTrue };
+            let argument = Arg::new(option.id()).long(option.long).action(action).hide(true);
+            match option.letter {
+                Some(letter) => argument.short(letter),
+                None => argument,
+            }
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for NeedlessArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<NeedlessArgs, clap::Error> {
+        let options = NEEDLESS.iter().map(|needless| &needless.option);
+        Ok(NeedlessArgs(options.filter(|option| option.is_given(matches)).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = NeedlessArgs::from_arg_matches(matches)?;
         Ok(())
     }
 }
@@ -207,6 +306,10 @@ impl PerfOption {
     /// Its name in clap.
     fn id(&self) -> String {
         format!("{PREFIX}{}", self.long)
+    }
+
+    fn is_given(&self, matches: &ArgMatches) -> bool {
+        matches.value_source(&self.id()) == Some(ValueSource::CommandLine)
     }
 }
 

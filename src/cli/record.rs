@@ -12,6 +12,8 @@ pub use self::last::LastArgs;
 use self::last::Watched;
 use super::examples;
 use super::output::Output;
+use super::output::replaced::{self, Written};
+use super::perf_options::NeedlessArgs;
 use super::progress::{Bars, Progress};
 use super::summary::{self, NextCommand, Summary, Verbosity, percent};
 use super::symbol_args::SymbolArgs;
@@ -51,6 +53,8 @@ pub struct Args {
     no_symbolize: bool,
     #[command(flatten)]
     verbosity: Verbosity,
+    #[command(flatten)]
+    needless: NeedlessArgs,
 }
 
 impl Args {
@@ -112,8 +116,10 @@ fn code_of(status: ExitStatus) -> u8 {
 
 /// Runs `prof record`.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.verbosity.show(&args.needless.lines().collect::<Vec<_>>());
     args.target.find_and_show(args.verbosity)?;
     // Before recording, so that an unwritable file is reported now.
+    replaced::check(&args.output, Written::Recording)?;
     let mut output = Output::create_recording(&args.output, args.target.without_samples())?;
     let names = (!args.no_symbolize).then(|| args.symbols.options()).transpose()?;
     let recorded = record(&args.target, &args.last, names, args.verbosity, &mut output)?;

@@ -48,6 +48,8 @@ const ANSWERS: &[(&[&str], &str)] = &[
         "an option of prof report, which shows the recording",
     ),
     (&["--rate", "--hz", "--frequency"], "use -F HZ for samples per second"),
+    (&["--user", "--username"], "use -u USER for the processes of a user"),
+    (&["--type", "--types", "--profile-type"], "use -T TYPE, such as wall, lock or heap"),
     (&["--native", "--subprocesses", "-s"], "not needed: all frames and children are recorded"),
 ];
 
@@ -57,21 +59,40 @@ pub fn answer(option: &str) -> Option<String> {
     Some(format!("{option}: {answer}"))
 }
 
-/// The long option of a subcommand that the user may have meant, with its dashes.
+/// The line for an option of another recorder that is spelled almost so.
+pub fn answer_near(option: &str) -> Option<String> {
+    let name = option.strip_prefix("--").filter(|name| name.len() <= LONGEST)?;
+    let names = ANSWERS.iter().flat_map(|(options, _)| *options);
+    let near = suggest::nearest(name, names.filter_map(|option| option.strip_prefix("--")))?;
+    answer(&format!("--{near}"))
+}
+
+/// Length of the longest word that may be a misspelled option.
+const LONGEST: usize = 40;
+
+/// The long option of a subcommand that the user may have meant, with its dashes. Names of other
+/// recorders lead to the option that prof has.
 pub fn similar(command: &Command, option: &str) -> Option<String> {
-    /// A longer word is no misspelled option.
-    const LONGEST: usize = 40;
     let name = option.strip_prefix("--").filter(|name| name.len() <= LONGEST)?;
     let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
-    let names: Vec<&str> = shown
-        .flat_map(|arg| {
-            arg.get_long().into_iter().chain(arg.get_visible_aliases().into_iter().flatten())
+    // Each name, and the one that is suggested for it.
+    let names: Vec<(&str, &str)> = shown
+        .filter_map(|arg| Some((arg, arg.get_long()?)))
+        .flat_map(|(arg, long)| {
+            let visible = arg.get_visible_aliases().into_iter().flatten();
+            let hidden = arg.get_aliases().into_iter().flatten();
+            let visible = visible.map(|alias| (alias, alias));
+            [(long, long)].into_iter().chain(visible).chain(hidden.map(move |name| (name, long)))
         })
         .collect();
-    let beginning: Vec<&&str> = names.iter().filter(|long| long.starts_with(name)).collect();
+    let beginning: Vec<&(&str, &str)> =
+        names.iter().filter(|(long, _)| long.starts_with(name)).collect();
     let near = match beginning.as_slice() {
-        [only] if name.len() >= 2 => Some(**only),
-        _ => suggest::nearest(name, names.iter().copied()),
+        [(_, only)] if name.len() >= 2 => Some(*only),
+        _ => {
+            let near = suggest::nearest(name, names.iter().map(|(long, _)| *long))?;
+            names.iter().find(|(long, _)| *long == near).map(|(_, long)| *long)
+        }
     };
     near.map(|near| format!("--{near}"))
 }
@@ -96,6 +117,12 @@ mod tests {
         assert_eq!(near("record", "--iteratoins"), "");
         assert_eq!(near("top", "--iteratoins"), "--iterations");
         assert_eq!(near("report", "--pdi"), "");
+        assert_eq!(near("report", "--sampleindex"), "--type");
+        assert_eq!(near("report", "--showfrom"), "--show-from");
+        assert!(answer_near("--freqency").unwrap().starts_with("--frequency: use -F"));
+        assert!(answer_near("--usr").unwrap().contains("-u USER"));
+        assert!(answer_near("--typ").unwrap().contains("-T TYPE"));
+        assert_eq!(answer_near("--xyzzy"), None);
         for none in ["--xyzzy", "-x", "--", &format!("--{}", "a".repeat(1 << 16))] {
             assert_eq!(near("record", none), "", "{none}");
         }
@@ -110,7 +137,8 @@ mod tests {
                 Some(long) => arg.get_long() == Some(long),
                 None => arg.get_short() == option.chars().nth(1),
             };
-            assert!(!record.get_arguments().any(is_it), "{option}");
+            let mut shown = record.get_arguments().filter(|arg| !arg.is_hide_set());
+            assert!(!shown.any(is_it), "{option}");
         }
         assert!(answer("-m").unwrap().starts_with("-m: not needed"));
     }
