@@ -364,9 +364,9 @@ impl TargetArgs {
         Ok(self.duration.or(sleep.map_err(|why| usage(format!("sleep: {why}")))?))
     }
 
-    /// The profile types that were requested by name, if no event was, in their order.
+    /// The profile types that were requested by name, in their order.
     pub fn requested_types(&self) -> &[String] {
-        if self.event.is_empty() { &self.types } else { &[] }
+        &self.types
     }
 
     fn profile_types(&self) -> anyhow::Result<ProfileTypes> {

@@ -34,9 +34,13 @@ impl HeapSpec {
         types.filter(|(_, wanted)| *wanted).flat_map(|(types, _)| types)
     }
 
-    /// The default sample type.
+    /// The default sample type: that of the option that adds one.
     pub fn default_type(&self) -> &'static str {
-        if self.in_use { "inuse_space" } else { "alloc_space" }
+        let HeapSettings { peak, temporary, leaks, .. } = self.settings;
+        let wanted = [leaks, peak, temporary, self.in_use, true];
+        let types = [LEAKED, PEAK, TEMPORARY, IN_USE, ALLOCATED].into_iter().zip(wanted);
+        let mut wanted = types.filter(|(_, wanted)| *wanted);
+        wanted.next().map_or(ALLOCATED[1].kind, |([_, space], _)| space.kind)
     }
 
     /// True if the lifetime of allocations is needed.
