@@ -99,10 +99,11 @@ const NAMED_PROCESSES: usize = 5;
 /// The least percentage that the summary shows, so that it is not 0.0.
 const LEAST_PERCENT: f64 = 0.05;
 
-/// Shares of the value by process, largest first, if there are several.
+/// Shares of the value by process, largest first, if there are several. They are of the same whole as
+/// the percentages of a table: idle kernel threads that are left out belong to it.
 fn processes_line(view: &View) -> Option<String> {
     let processes = view.label_values(profile::label::PROCESS);
-    let all: i64 = processes.iter().fold(0, |sum, &(_, value)| sum.saturating_add(value));
+    let all: i64 = processes.iter().fold(view.idle, |sum, &(_, value)| sum.saturating_add(value));
     let is_named = |(_, value): &&(String, i64)| percent(*value, all) >= LEAST_PERCENT;
     let shown = processes.iter().take(NAMED_PROCESSES).take_while(is_named).count();
     if processes.len() < 2 || all <= 0 {
@@ -120,10 +121,10 @@ fn processes_line(view: &View) -> Option<String> {
     Some(format!("Processes: {} (--sort process)", words.join(", ")))
 }
 
-/// Shares of the value by state, largest first, if there are several.
+/// Shares of the value by state, largest first, if there are several; of the same whole.
 fn states_line(view: &View) -> Option<String> {
     let values = States::new(view)?.values(view);
-    let all: i64 = values.iter().fold(0, |sum, &v| sum.saturating_add(v));
+    let all: i64 = values.iter().fold(view.idle, |sum, &v| sum.saturating_add(v));
     let names = ThreadState::ALL.map(ThreadState::name).into_iter().chain(["other"]);
     let mut spent: Vec<(&str, i64)> = names.zip(values).filter(|(_, value)| *value > 0).collect();
     spent.sort_by_key(|&(_, value)| Reverse(value));

@@ -209,6 +209,15 @@ fn idle_kernel_threads_sleep() {
     // The time in which it waits for a CPU or runs stays.
     let is_idle = |row: &str| row.contains("sleeping") && row.contains("rcu_gp_kthread");
     assert!(text.contains(line) && !text.lines().any(is_idle), "{text}");
+    // Rows of processes lack them, too, and the shares in the head of both are the same.
+    let by_process = report("--sort process -n 0");
+    assert!(by_process.contains(line) && !by_process.contains("rcu_preempt"), "{by_process}");
+    let head = |text: &str| {
+        let is_share =
+            |l: &&str| ["Warning:", "States:", "Processes:"].iter().any(|w| l.starts_with(w));
+        text.lines().filter(is_share).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(head(&text), head(&by_process));
     let json = |args: &str| serde_json::from_str::<serde_json::Value>(&report(args)).unwrap();
     let (table, whole) = (json("--json"), json("--json --all-frames"));
     let number = |answer: &serde_json::Value, key: &str| answer[key].as_i64().unwrap();

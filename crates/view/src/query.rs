@@ -204,7 +204,7 @@ impl Query {
     /// The frames of its view of a profile.
     pub fn naming(&self, profile: &Profile) -> Naming {
         let folds = self.folded_leaf_frames(profile);
-        // The others are about threads, or compare what was recorded.
+        // The others are about single threads, or compare what was recorded.
         let is_about_code = matches!(
             self.shown,
             Shown::Table(_) | Shown::Tree(_) | Shown::Flame(_) | Shown::Graph(_)
@@ -213,7 +213,8 @@ impl Query {
             folds_inlined: self.folds_inlined,
             packages: self.granularity().package,
             folds,
-            leaves_out_idle: folds == Some(LeafFrames::Scheduler) && is_about_code,
+            leaves_out_idle: is_about_code
+                && self.leaf_frames(profile) == Some(LeafFrames::Scheduler),
         }
     }
 
@@ -224,9 +225,15 @@ impl Query {
             Shown::Coverage | Shown::Header | Shown::Threads | Shown::Traces => true,
             // Rows of labels alone have no frames.
             Shown::Table(_) if self.granularity() == Granularity::NONE => true,
-            _ => !self.folds_leaf_frames,
+            _ => false,
         };
-        let folded = |index| LeafFrames::for_type(profile, index).filter(|_| !has_all_frames);
+        if has_all_frames { None } else { self.leaf_frames(profile) }
+    }
+
+    /// The leaf frames that the sample types of the view have, unless all frames are to be shown.
+    fn leaf_frames(&self, profile: &Profile) -> Option<LeafFrames> {
+        let folded =
+            |index| LeafFrames::for_type(profile, index).filter(|_| self.folds_leaf_frames);
         let leaves = folded(self.type_index)?;
         // Those of one type would be those of the others, too.
         let types = match &self.shown {

@@ -11,7 +11,8 @@ use profile::{LocationId, Profile, StrId, Truncation};
 /// Values of samples whose stacks are truncated, or whose leaf has no name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
-    /// The value of all samples: the sum of their magnitudes.
+    /// The value of all samples, with that of idle threads that are left out: the sum of their
+    /// magnitudes.
     pub all: i64,
     /// The value of those whose stack is truncated, and lacks something.
     pub truncated: i64,
@@ -40,6 +41,7 @@ impl Shares {
         let mut sum = PartShares::default();
         parts.into_iter().for_each(|part| sum.add(part));
         let PartShares { mut shares, nameless } = sum;
+        shares.all = shares.all.saturating_add(view.idle);
         shares.nameless_in = nameless.into_iter().collect();
         let name = |file: StrId| profile.str(file);
         shares.nameless_in.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| name(a.0).cmp(name(b.0))));
