@@ -157,9 +157,11 @@ fn idle_parent(ended: &Outcome<'_>, before: Option<&(Vec<i32>, u64)>) -> Option<
 }
 
 fn no_samples(ended: &Outcome<'_>, is_explained: bool) -> Option<Message> {
-    let Outcome { session, stats, lasted, .. } = *ended;
+    let Outcome { session, stats, lasted, aggregator, .. } = *ended;
     let sampled = session.events().iter().any(|event| !event.auxiliary);
-    let empty = stats.samples == 0 && sampled && !is_explained;
+    // A profile type may have values without any sample of its clock.
+    let has_stacks = aggregator.maker.builder.distinct() > 0;
+    let empty = stats.samples == 0 && !has_stacks && sampled && !is_explained;
     let seconds = lasted.as_secs_f64();
     empty.then(|| Message::NoSamples { seconds, why: Box::new(why_empty(ended)) })
 }
