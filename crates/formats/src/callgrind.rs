@@ -67,6 +67,7 @@ impl Format for Callgrind {
             }
         }
         let cut = lines.cut().or_else(|| parser.missing_costs());
+        parser.choose_event();
         let Parser { mut all, graph, .. } = parser;
         cut.into_iter().for_each(|why| all.set_incomplete(why));
         if all.profile.sample_types.is_empty() {

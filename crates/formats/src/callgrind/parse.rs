@@ -148,6 +148,17 @@ impl Parser {
         self.sums.missing()
     }
 
+    /// Makes the first event of a file of Valgrind's (the instructions) the one that is shown, as its
+    /// own tools do; the others are its cache misses and the like.
+    pub(super) fn choose_event(&mut self) {
+        let profile = &mut self.all.profile;
+        if !self.is_own
+            && let Some(first) = profile.sample_types.first()
+        {
+            profile.default_sample_type = first.kind;
+        }
+    }
+
     fn header(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
             "creator" => {

@@ -43,6 +43,20 @@ const TEXT: &str = "# callgrind format\nversion: 1\ncreator: callgrind-3.19.0\np
     calls=1 0\n6 19 9\n\nfn=(2)\n20 60\njfi=(4) d.c\njump=2 +1\n*\nfi=(4)\nfe=(1)\n\nob=(2)\nfl=(3)\nfn=(3)\n0 19 9\ntotals: 100 10\n";
 
 #[test]
+fn the_first_event_of_a_file_of_cachegrind_is_shown() {
+    let text = "desc: I1 cache: 32768 B, 64 B, 8-way\ncmd: ./a\nevents: Ir DLmw\nfl=a.c\nfn=main\n\
+        3 7 2\nsummary: 7 2\n";
+    assert!(Callgrind.detect(text.as_bytes()));
+    let p = read(text).unwrap();
+    assert_eq!((p.type_names(), p.default_type_index()), (vec!["Ir".into(), "DLmw".into()], 0));
+    let units: Vec<_> = p.sample_types.iter().map(|t| p.str(t.unit)).collect();
+    assert_eq!((units, p.total(0), p.total(1)), (vec!["count", "count"], 7, 2));
+    // The order of a file of prof's is that of the profile, which shows the last by default.
+    let own = read(&format!("version: 1\ncreator: prof\n{text}")).unwrap();
+    assert_eq!(own.default_type_index(), 1);
+}
+
+#[test]
 fn costs_and_calls_are_read() {
     let p = read(TEXT).unwrap();
     assert_eq!(p.type_names(), ["Ir", "Dr"]);
