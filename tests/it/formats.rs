@@ -118,7 +118,7 @@ fn a_file_that_was_cut_off_is_read_with_a_line() {
 fn a_difference_of_conversions_lists_nothing() {
     let dir = temp_dir();
     profile(&dir.path().join("profile.pb.gz"));
-    for format in ["otlp", "perf", "firefox.json", "callgrind"] {
+    for format in ["otlp", "otlp.json", "perf", "firefox.json", "callgrind"] {
         Prof::new(&dir, &format!("export -q -o all.{format}")).run().ok();
         let diff = Prof::new(&dir, &format!("diff profile.pb.gz all.{format} --json")).run().ok();
         let answer: serde_json::Value = serde_json::from_str(&diff.text()).unwrap();
@@ -336,12 +336,14 @@ fn otlp_files_hold_what_pprof_files_hold() {
     let dir = temp_dir();
     profile(&dir.path().join("profile.pb.gz"));
     let run = |args: &str| Prof::new(&dir, args).run().ok().text();
-    run("export -o out.otlp");
-    run("export out.otlp -o again.pb.gz");
-    for args in ["flame --folded", "report --granularity lines -n 0 --type samples"] {
-        let text =
-            |file: &str| run(&format!("{args} {file}")).replace(&format!("File: {file}"), "");
-        assert_eq!(text("again.pb.gz"), text("profile.pb.gz"));
+    for format in ["otlp", "otlp.json"] {
+        run(&format!("export -o out.{format}"));
+        run(&format!("export out.{format} -o again.pb.gz"));
+        for args in ["flame --folded", "report --granularity lines -n 0 --type samples"] {
+            let text =
+                |file: &str| run(&format!("{args} {file}")).replace(&format!("File: {file}"), "");
+            assert_eq!(text("again.pb.gz"), text("profile.pb.gz"), "{format}");
+        }
     }
     std::fs::write(dir.path().join("x.rs"), "fn main() {}\n").unwrap();
     Prof::new(&dir, "export --to otlp -o x.rs").run().refused(1, &["will not replace"]);

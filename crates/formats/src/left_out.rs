@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(found("firefox", 1), lacking(&["cpu"], &["state"], &[]));
         assert_eq!(found("perf-script", 0), lacking(&[], &["state"], &[]));
         assert_eq!(found("callgrind", 0), lacking(&[], &["process", "state"], &[Part::Stacks]));
-        for format in ["otlp", "pprof"] {
+        for format in ["otlp", "otlp-json", "pprof"] {
             assert!(found(format, 0).is_nothing(), "{format}");
         }
     }

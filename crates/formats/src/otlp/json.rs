@@ -2,7 +2,10 @@
 //! message in each line, or a single one.
 //!
 //! Fields have the names of the protobuf in lower camel case, or as they are; 64-bit numbers may be
-//! texts. A message is encoded as protobuf while it is read, and that is read as any other.
+//! texts. A message is encoded as protobuf while it is read, and that is read as any other; written,
+//! it is the protobuf, field by field.
+
+mod write;
 
 use std::fmt;
 use std::io::Read;
@@ -14,7 +17,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::{Content, read_messages};
 use crate::error::ReadError;
 use crate::unpacked::text;
-use crate::{Format, json};
+use crate::{Format, Writer, json};
 
 /// The format of [`mod@self`].
 #[derive(Debug)]
@@ -34,14 +37,20 @@ struct Field {
     name: &'static str,
     number: u32,
     kind: Kind,
+    /// Its value is an array.
+    is_repeated: bool,
 }
 
 /// The type of a field's value, or of each of its values.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// An integer of up to 64 bits.
-    Number,
-    /// An integer of 64 bits that has 8 bytes.
+    /// An integer of 32 bits.
+    Index,
+    /// An integer of 64 bits.
+    Signed,
+    /// An integer of 64 bits without a sign.
+    Unsigned,
+    /// The same in 8 bytes.
     Fixed,
     Double,
     Bool,
@@ -51,88 +60,96 @@ enum Kind {
 }
 
 const fn field(name: &'static str, number: u32, kind: Kind) -> Field {
-    Field { name, number, kind }
+    Field { name, number, kind, is_repeated: false }
 }
 
-/// The fields of each message that are read.
+const fn repeated(name: &'static str, number: u32, kind: Kind) -> Field {
+    Field { is_repeated: true, ..field(name, number, kind) }
+}
+
+/// The fields of each message that are read and written.
 mod message {
-    use super::Kind::{Bool, Double, Fixed, Message, Number, Text};
-    use super::{Field, field};
+    use super::Kind::{Bool, Double, Fixed, Index, Message, Signed, Text, Unsigned};
+    use super::{Field, field, repeated};
 
     pub static DATA: &[Field] = &[
-        field("resourceProfiles", 1, Message(|| RESOURCE_PROFILES)),
+        repeated("resourceProfiles", 1, Message(|| RESOURCE_PROFILES)),
         field("dictionary", 2, Message(|| DICTIONARY)),
     ];
     static DICTIONARY: &[Field] = &[
-        field("mappingTable", 1, Message(|| MAPPING)),
-        field("locationTable", 2, Message(|| LOCATION)),
-        field("functionTable", 3, Message(|| FUNCTION)),
-        field("stringTable", 5, Text),
-        field("attributeTable", 6, Message(|| ATTRIBUTE)),
-        field("stackTable", 7, Message(|| STACK)),
+        repeated("mappingTable", 1, Message(|| MAPPING)),
+        repeated("locationTable", 2, Message(|| LOCATION)),
+        repeated("functionTable", 3, Message(|| FUNCTION)),
+        // Its elements are left out, but a table has an empty one.
+        repeated("linkTable", 4, Message(|| &[])),
+        repeated("stringTable", 5, Text),
+        repeated("attributeTable", 6, Message(|| ATTRIBUTE)),
+        repeated("stackTable", 7, Message(|| STACK)),
     ];
     static RESOURCE_PROFILES: &[Field] = &[
         field("resource", 1, Message(|| RESOURCE)),
-        field("scopeProfiles", 2, Message(|| SCOPE_PROFILES)),
+        repeated("scopeProfiles", 2, Message(|| SCOPE_PROFILES)),
     ];
-    static SCOPE_PROFILES: &[Field] = &[field("profiles", 2, Message(|| PROFILE))];
-    static RESOURCE: &[Field] = &[field("attributes", 1, Message(|| KEY_VALUE))];
+    static SCOPE_PROFILES: &[Field] =
+        &[field("scope", 1, Message(|| SCOPE)), repeated("profiles", 2, Message(|| PROFILE))];
+    static SCOPE: &[Field] = &[field("name", 1, Text), field("version", 2, Text)];
+    static RESOURCE: &[Field] = &[repeated("attributes", 1, Message(|| KEY_VALUE))];
     static KEY_VALUE: &[Field] = &[
         field("key", 1, Text),
         field("value", 2, Message(|| ANY_VALUE)),
-        field("keyStrindex", 3, Number),
+        field("keyStrindex", 3, Index),
     ];
     static ANY_VALUE: &[Field] = &[
         field("stringValue", 1, Text),
         field("boolValue", 2, Bool),
-        field("intValue", 3, Number),
+        field("intValue", 3, Signed),
         field("doubleValue", 4, Double),
         field("arrayValue", 5, Message(|| ARRAY)),
-        field("stringValueStrindex", 8, Number),
+        field("stringValueStrindex", 8, Index),
     ];
-    static ARRAY: &[Field] = &[field("values", 1, Message(|| ANY_VALUE))];
+    static ARRAY: &[Field] = &[repeated("values", 1, Message(|| ANY_VALUE))];
     static PROFILE: &[Field] = &[
         field("sampleType", 1, Message(|| VALUE_TYPE)),
-        field("samples", 2, Message(|| SAMPLE)),
+        repeated("samples", 2, Message(|| SAMPLE)),
         field("timeUnixNano", 3, Fixed),
-        field("durationNano", 4, Number),
+        field("durationNano", 4, Unsigned),
         field("periodType", 5, Message(|| VALUE_TYPE)),
-        field("period", 6, Number),
-        field("attributeIndices", 11, Number),
+        field("period", 6, Signed),
+        repeated("attributeIndices", 11, Index),
     ];
     static VALUE_TYPE: &[Field] =
-        &[field("typeStrindex", 1, Number), field("unitStrindex", 2, Number)];
+        &[field("typeStrindex", 1, Index), field("unitStrindex", 2, Index)];
     static SAMPLE: &[Field] = &[
-        field("stackIndex", 1, Number),
-        field("attributeIndices", 2, Number),
-        field("values", 4, Number),
-        field("timestampsUnixNano", 5, Fixed),
+        field("stackIndex", 1, Index),
+        repeated("attributeIndices", 2, Index),
+        repeated("values", 4, Signed),
+        repeated("timestampsUnixNano", 5, Fixed),
     ];
     static MAPPING: &[Field] = &[
-        field("memoryStart", 1, Number),
-        field("memoryLimit", 2, Number),
-        field("fileOffset", 3, Number),
-        field("filenameStrindex", 4, Number),
-        field("attributeIndices", 5, Number),
+        field("memoryStart", 1, Unsigned),
+        field("memoryLimit", 2, Unsigned),
+        field("fileOffset", 3, Unsigned),
+        field("filenameStrindex", 4, Index),
+        repeated("attributeIndices", 5, Index),
     ];
-    static STACK: &[Field] = &[field("locationIndices", 1, Number)];
+    static STACK: &[Field] = &[repeated("locationIndices", 1, Index)];
     static LOCATION: &[Field] = &[
-        field("mappingIndex", 1, Number),
-        field("address", 2, Number),
-        field("lines", 3, Message(|| LINE)),
+        field("mappingIndex", 1, Index),
+        field("address", 2, Unsigned),
+        repeated("lines", 3, Message(|| LINE)),
     ];
     static LINE: &[Field] =
-        &[field("functionIndex", 1, Number), field("line", 2, Number), field("column", 3, Number)];
+        &[field("functionIndex", 1, Index), field("line", 2, Signed), field("column", 3, Signed)];
     static FUNCTION: &[Field] = &[
-        field("nameStrindex", 1, Number),
-        field("systemNameStrindex", 2, Number),
-        field("filenameStrindex", 3, Number),
-        field("startLine", 4, Number),
+        field("nameStrindex", 1, Index),
+        field("systemNameStrindex", 2, Index),
+        field("filenameStrindex", 3, Index),
+        field("startLine", 4, Signed),
     ];
     static ATTRIBUTE: &[Field] = &[
-        field("keyStrindex", 1, Number),
+        field("keyStrindex", 1, Index),
         field("value", 2, Message(|| ANY_VALUE)),
-        field("unitStrindex", 3, Number),
+        field("unitStrindex", 3, Index),
     ];
 }
 
@@ -164,6 +181,10 @@ impl Format for OtlpJson {
         let content = |bytes| Content { bytes, memory_allowed };
         let messages: Vec<Content> = parsed.value.into_iter().map(content).collect();
         read_messages(&messages)
+    }
+
+    fn writer(&self) -> Option<Writer> {
+        Some(write::write)
     }
 }
 
@@ -256,7 +277,7 @@ impl Value<'_> {
     /// Writes an integer.
     fn number<E: Error>(self, value: u64) -> Result<(), E> {
         match self.field.kind {
-            Kind::Number => self.varint(value),
+            Kind::Index | Kind::Signed | Kind::Unsigned => self.varint(value),
             Kind::Fixed => self.fixed(value.to_le_bytes()),
             Kind::Double => self.double(value as f64),
             Kind::Bool | Kind::Text | Kind::Message(_) => self.mismatch("a number"),
@@ -267,7 +288,9 @@ impl Value<'_> {
         match self.field.kind {
             Kind::Double => self.fixed(value.to_le_bytes()),
             // Some writers have no integers.
-            Kind::Number | Kind::Fixed if value.fract() == 0.0 && value.abs() < 2f64.powi(63) => {
+            Kind::Index | Kind::Signed | Kind::Unsigned | Kind::Fixed
+                if value.fract() == 0.0 && value.abs() < 2f64.powi(63) =>
+            {
                 self.number(value as i64 as u64)
             }
             _ => self.mismatch("a decimal"),
@@ -329,7 +352,7 @@ impl<'de> Visitor<'de> for Value<'_> {
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.field.kind {
             Kind::Text => self.content(text.as_bytes()),
-            Kind::Number | Kind::Fixed => {
+            Kind::Index | Kind::Signed | Kind::Unsigned | Kind::Fixed => {
                 let number = text.parse().ok().or_else(|| Some(text.parse::<i64>().ok()? as u64));
                 match number {
                     Some(number) => self.number(number),

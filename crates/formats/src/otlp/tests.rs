@@ -3,11 +3,12 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use proptest::prelude::*;
 use prost::Message;
 
-use profile::{LocationId, label};
+use profile::{Line, LocationId, label};
 use view::testing::{answers, phases, processes};
 
 use super::*;
 use crate::WriteOptions;
+use crate::assembly::AddedSample;
 
 fn read(bytes: &[u8]) -> Result<Profile, String> {
     Otlp.read(&mut &*bytes).map_err(|error| error.to_string())
@@ -79,6 +80,47 @@ fn what_pprof_holds_survives() {
         };
         assert_eq!(facts(&after), facts(&before));
     }
+}
+
+/// The same as JSON.
+fn written_json(p: &Profile, type_index: usize) -> String {
+    let mut out = Vec::new();
+    OtlpJson.writer().unwrap()(p, &WriteOptions { type_index }, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn json_has_all_of_the_protobuf() {
+    for before in [answers(), phases(), processes()] {
+        for type_index in 0..before.sample_types.len() {
+            let text = written_json(&before, type_index);
+            assert!(OtlpJson.detect(text.as_bytes()) && text.lines().count() == 1);
+            let after = OtlpJson.read(&mut text.as_bytes()).unwrap();
+            // The same message as without JSON.
+            assert_eq!(
+                written(&after, 0),
+                written(&read(&written(&before, type_index)).unwrap(), 0)
+            );
+            assert_eq!(content(&after), content(&before));
+        }
+    }
+}
+
+#[test]
+fn json_follows_the_mapping_of_otlp() {
+    let text = written_json(&processes(), 0);
+    let data: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let profile = &data["resourceProfiles"][0]["scopeProfiles"][0]["profiles"][0];
+    let dictionary = &data["dictionary"];
+    // Numbers of 64 bits are texts, indexes are numbers.
+    let sample = &profile["samples"][0];
+    assert!(sample["values"][0].as_str().is_some_and(|value| value.parse::<i64>().is_ok()));
+    assert!(sample["stackIndex"].is_u64() && sample["attributeIndices"][0].is_u64(), "{sample}");
+    assert!(dictionary["locationTable"][1]["lines"][0]["functionIndex"].is_u64());
+    for table in ["mapping", "location", "function", "link", "attribute", "stack"] {
+        assert_eq!(dictionary[format!("{table}Table")][0], serde_json::json!({}), "{table}");
+    }
+    assert_eq!(dictionary["stringTable"][0], "");
 }
 
 #[test]
@@ -278,6 +320,37 @@ fn memory_is_bounded_while_tables_are_read() {
 }
 
 proptest! {
+    /// All numbers and texts: as JSON, they are those of the protobuf.
+    #[test]
+    fn json_and_protobuf_hold_the_same(
+        samples in proptest::collection::vec(
+            (("[a-c\"\\\\\n\u{7f}é☺]{0,4}", any::<u64>(), any::<i64>()), -1i64 << 58..1 << 58, any::<u32>()),
+            1..20,
+        ),
+        start in 0..i64::MAX / 2,
+        timed in any::<bool>(),
+    ) {
+        let mut all = Assembly::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+        all.profile.time_nanos = start;
+        for ((name, address, line), value, number) in samples {
+            let function = all.function(&name, "x.c", line);
+            let mapping = Some(all.mapping("/bin/é"));
+            let location = all.location(mapping, address, &[Line { function, line, column: 0 }]);
+            let labels = [all.text_label(label::THREAD, &name), all.number_label("key", line)];
+            let labels = all.profile.labels.intern(&labels);
+            let values = [ColumnValue { column: (number % 2) as usize, value }];
+            let time = timed.then_some(u64::from(number));
+            all.add(AddedSample { stack: &[location], labels, values: &values, time });
+        }
+        let before = all.finish();
+        let text = written_json(&before, 1);
+        let after = OtlpJson.read(&mut text.as_bytes()).map_err(|e| e.to_string());
+        let [after, same] = [after, read(&written(&before, 1))].map(|read| {
+            read.map(|p| (content(&p), p.time_nanos, p.default_type_index()))
+        });
+        prop_assert_eq!(after, same);
+    }
+
     #[test]
     fn any_change_is_read_or_refused(at in 0..300usize, new in any::<u8>(), length in 0..400usize) {
         let mut bytes = agent().encode_to_vec();

@@ -56,6 +56,15 @@ pub(super) fn write(
     options: &WriteOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    out.write_all(&message(profile, options)?)
+}
+
+/// The encoded message that is written.
+///
+/// # Errors
+///
+/// The profile is too large for its indexes.
+pub(super) fn message(profile: &Profile, options: &WriteOptions) -> io::Result<Vec<u8>> {
     let largest = [profile.strings.len(), profile.locations.len(), profile.stacks.len()];
     if largest.into_iter().any(|length| length > i32::MAX as usize / 2) {
         return Err(io::Error::new(
@@ -83,7 +92,7 @@ pub(super) fn write(
         resource_profiles: vec![resource],
         dictionary: Some(tables.dictionary),
     };
-    out.write_all(&data.encode_to_vec())
+    Ok(data.encode_to_vec())
 }
 
 impl Tables {
