@@ -89,7 +89,8 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         view::fold_inlined(&mut profile);
     }
     let to_stdout = output.is_stdout();
-    let left_out = LeftOut::new(&profile, format, &WriteOptions { type_index });
+    let left_out =
+        (!args.quiet).then(|| LeftOut::new(&profile, format, &WriteOptions { type_index }));
     let bytes = if format.name() == formats::pprof::NAME {
         output.write(&profile::into_compact(profile))?
     } else {
@@ -97,9 +98,7 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         cut.filter(|_| !args.quiet).iter().for_each(|note| Stderr::line(note));
         write(&profile, format, WriteOptions { type_index }, output)?
     };
-    if args.quiet {
-        return Ok(ExitCode::SUCCESS);
-    }
+    let Some(left_out) = left_out else { return Ok(ExitCode::SUCCESS) };
     if !to_stdout {
         summary::written(&mut Stderr, path, bytes, None)?;
     }
