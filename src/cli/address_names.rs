@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use formats::{Format, Opened, UnnamedFrames};
+use formats::{Format, Opened, ReadOptions, UnnamedFrames};
 use profile::{Mapping, Profile, StrId, UNIDENTIFIED_KERNEL, set_unsymbolized};
 use symbols::SymbolOptions;
 
@@ -47,6 +47,11 @@ impl AddressNames {
     /// The same without progress, because something else has the screen.
     pub fn quiet(&self) -> AddressNames {
         AddressNames { is_quiet: true, ..self.clone() }
+    }
+
+    /// What a reader of the file uses.
+    pub fn read_options(&self) -> ReadOptions {
+        self.symbols.read_options()
     }
 
     /// The profile of a file, with names. Notes about missing ones are added.

@@ -156,7 +156,7 @@ fn read_files(files: &[PathBuf], names: &AddressNames) -> anyhow::Result<Loaded>
     let mut profiles = Vec::with_capacity(files.len());
     let mut notes: Vec<String> = Vec::new();
     for file in files {
-        let opened = formats::open_file(file)?;
+        let opened = formats::open_file(file, &names.read_options())?;
         notes.extend(incomplete(&opened.profile, file).map(|message| message.to_string()));
         profiles.push(names.named(opened, &mut notes)?);
     }

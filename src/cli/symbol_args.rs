@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::progress::Bar;
+use formats::ReadOptions;
 use symbols::debuginfod::{self, Debuginfod, Download, Environment};
 use symbols::{Cache, SymbolOptions};
 
@@ -88,6 +89,13 @@ impl SymbolArgs {
             cache: self.cache()?.map(Arc::new),
             ..SymbolOptions::default()
         })
+    }
+
+    /// What a reader uses: the binaries of recordings of other machines.
+    pub fn read_options(&self) -> ReadOptions {
+        let directories = self.symbol_path.clone();
+        let paths = move |name: &str| symbols::binary_paths(name, &directories).collect();
+        ReadOptions { binaries: Some(Arc::new(paths)) }
     }
 
     fn cache(&self) -> anyhow::Result<Option<Cache>> {

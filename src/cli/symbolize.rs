@@ -43,7 +43,8 @@ pub struct Args {
 
 /// Runs `prof symbolize`.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Opened { mut profile, format } = formats::open_file(&args.file)?;
+    let Opened { mut profile, format } =
+        formats::open_file(&args.file, &args.symbols.read_options())?;
     if args.output.is_none() && format.name() != pprof::NAME {
         let file = args.file.display();
         anyhow::bail!(

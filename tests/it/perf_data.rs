@@ -213,10 +213,36 @@ fn names_are_those_of_the_recorded_build() {
     let found = "export perf.data --to collapsed --symbol-path kept";
     assert_eq!(folded(found), before);
     assert_eq!(folded("flame --folded perf.data --symbol-path kept"), before);
-    // Unwinding needs the file itself: the leaf is kept, with the reason.
-    let stacks = Prof::new(&dir, found).run().ok().text();
-    let leaf = stacks.lines().find(|line| line.contains("leaf")).unwrap();
-    assert!(leaf.starts_with("[truncated: binary"), "{leaf}");
+}
+
+#[test]
+fn copied_stacks_are_unwound_with_binaries_of_the_symbol_path() {
+    let Some(dir) = lab() else { return };
+    let kept = dir.path().join("kept");
+    std::fs::create_dir(&kept).unwrap();
+    for args in ["", "--buildid-mmap"] {
+        record(dir.path(), &format!("-e cpu-clock -F 997 --call-graph dwarf {args}"));
+        let stacks = |options: &str| {
+            let args = format!("export perf.data --to collapsed {options}");
+            Prof::new(&dir, &args).run().ok().text()
+        };
+        let before = stacks("");
+        assert!(before.contains("main;recursion;recursion;"), "{before}");
+        std::fs::rename(dir.path().join("program"), kept.join("program")).unwrap();
+        assert_eq!(stacks("--symbol-path kept"), before, "{args}");
+        // Without it, the leaf is an address, and its stack has the reason.
+        let gone = stacks("");
+        let leaf = gone.lines().find(|line| line.contains("program+0x")).unwrap();
+        assert!(leaf.starts_with("[truncated: binary could not be opened];"), "{leaf}");
+        // So it is with another build of the same name.
+        std::fs::rename(kept.join("program"), dir.path().join("recorded")).unwrap();
+        build(dir.path(), "-O2");
+        std::fs::rename(dir.path().join("program"), kept.join("program")).unwrap();
+        let other = stacks("--symbol-path kept");
+        let leaf = other.lines().find(|line| line.contains("program+0x")).unwrap();
+        assert!(leaf.starts_with("[truncated: binary replaced];"), "{leaf}");
+        std::fs::rename(dir.path().join("recorded"), dir.path().join("program")).unwrap();
+    }
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use profile::Profile;
-use sys::os;
+use sys::{foreign, os};
 
-use super::{FORMATS, Opened, ReadError, format_of_file, perf_data, read_as};
+use super::{FORMATS, Opened, ReadError, ReadOptions, format_of_file, perf_data, read_as};
 
 /// Error of reading a file; its `Display` is one line with the file's name, the cause and, if there
 /// is one, the remedy.
@@ -75,34 +75,48 @@ impl std::error::Error for FileError {}
 ///
 /// If the file cannot be opened or read, or is not a profile.
 pub fn read_file(path: &Path) -> Result<Profile, FileError> {
-    open_file(path).map(|opened| opened.profile)
+    open_file(path, &ReadOptions::default()).map(|opened| opened.profile)
 }
 
-/// The same, with the format that the file has.
+/// The same with options, and with the format that the file has.
 ///
 /// # Errors
 ///
 /// As [`read_file`].
-pub fn open_file(path: &Path) -> Result<Opened, FileError> {
+pub fn open_file(path: &Path, options: &ReadOptions) -> Result<Opened, FileError> {
     if path == Path::new("-") {
-        let opened = read_as(FORMATS, &mut io::stdin().lock());
+        let opened = read_as(FORMATS, &mut io::stdin().lock(), options);
         return opened.map_err(|e| FileError::Read(None, e));
     }
     let named = || path.to_owned();
+    // A FIFO is waited for, as by any program that reads one.
     let mut file = File::open(path).map_err(|e| FileError::Open(named(), e))?;
     let kind = file.metadata().map(|m| m.file_type()).ok();
     if kind.is_some_and(|kind| kind.is_dir()) {
-        return open_directory(path);
+        return open_directory(path, options);
     }
-    let opened = if kind.is_some_and(|kind| kind.is_file()) {
-        format_of_file(&mut file, path).and_then(|format| {
-            let profile = format.read_file(&mut file)?;
-            Ok(Opened { profile, format })
-        })
-    } else {
-        read_as(FORMATS, &mut file)
-    };
-    opened.map_err(|e| FileError::Read(Some(named()), e))
+    if kind.is_some_and(|kind| kind.is_file()) {
+        return open_regular(file, path, options);
+    }
+    read_as(FORMATS, &mut file, options).map_err(|e| FileError::Read(Some(named()), e))
+}
+
+/// Reads a profile from a regular file, without waiting for one that is none.
+///
+/// # Errors
+///
+/// As [`read_file`], and if it is no regular file.
+pub fn open_regular_file(path: &Path) -> Result<Opened, FileError> {
+    let file = foreign::open_named(path).map_err(|e| FileError::Open(path.to_owned(), e))?;
+    open_regular(file, path, &ReadOptions::default())
+}
+
+fn open_regular(mut file: File, path: &Path, options: &ReadOptions) -> Result<Opened, FileError> {
+    let opened = format_of_file(&mut file, path).and_then(|format| {
+        let profile = format.read_file(&mut file, options)?;
+        Ok(Opened { profile, format })
+    });
+    opened.map_err(|e| FileError::Read(Some(path.to_owned()), e))
 }
 
 /// Most files of a recording in a directory.
@@ -119,21 +133,26 @@ fn thread_files(path: &Path) -> usize {
 }
 
 /// Reads a recording of perf in a directory: `data`, `data.0`, `data.1` and so on.
-fn open_directory(path: &Path) -> Result<Opened, FileError> {
-    let regular = |name: &str| Some(path.join(name)).filter(|path| path.is_file());
-    let main = regular("data").ok_or_else(|| FileError::Directory(path.to_owned()))?;
+fn open_directory(path: &Path, options: &ReadOptions) -> Result<Opened, FileError> {
+    let regular = |name: &str, missing: FileError| {
+        let part = path.join(name);
+        foreign::open_named(&part).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => missing,
+            _ if foreign::is_refused(&e) => missing,
+            _ => FileError::Open(part, e),
+        })
+    };
+    let mut file = regular("data", FileError::Directory(path.to_owned()))?;
     let count = thread_files(path);
     if count > MOST_FILES {
         return Err(FileError::Parts(path.to_owned()));
     }
-    let names = (0..count).map(|number| {
+    let threads = (0..count).map(|number| {
         let name = format!("data.{number}");
-        regular(&name).ok_or_else(|| FileError::Part(path.to_owned(), name))
+        regular(&name, FileError::Part(path.to_owned(), name.clone()))
     });
-    let open = |path: PathBuf| File::open(&path).map_err(|e| FileError::Open(path, e));
-    let mut file = open(main)?;
-    let threads = names.map(|name| open(name?)).collect::<Result<Vec<File>, _>>()?;
-    let profile = perf_data::read_directory(&mut file, threads)
+    let threads = threads.collect::<Result<Vec<File>, _>>()?;
+    let profile = perf_data::read_files(&mut file, threads, options)
         .map_err(|e| FileError::Read(Some(path.to_owned()), e))?;
     Ok(Opened { profile, format: &perf_data::PerfData })
 }
@@ -155,6 +174,17 @@ mod tests {
         assert!(error(dir.path()).contains(": data.1 is missing"), "{}", error(dir.path()));
         std::fs::write(dir.path().join("data.99999999999"), "").unwrap();
         assert!(error(dir.path()).contains("more than 512 files"));
+    }
+
+    #[test]
+    fn a_fifo_in_place_of_a_file_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("data"), "PERFILE2").unwrap();
+        let fifo = dir.path().join("data.0");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert!(error(dir.path()).contains(": data.0 is missing, or no file"));
+        let refused = open_regular_file(&fifo).err().unwrap().to_string();
+        assert!(refused.ends_with("not a regular file"), "{refused}");
     }
 
     #[test]

@@ -34,9 +34,10 @@ use std::io::{self, Cursor, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use profile::Profile;
+use sys::image::OtherPaths;
 
 pub use error::ReadError;
-pub use file::{FileError, open_file, read_file};
+pub use file::{FileError, open_file, open_regular_file, read_file};
 pub use left_out::{Contents, HeldLabels, HeldTypes, LeftOut, Part};
 
 /// Writes a profile in a format.
@@ -52,6 +53,14 @@ pub struct WriteOptions {
     /// Index of the sample type that is written by a format for a single one; that of the others is
     /// shown first.
     pub type_index: usize,
+}
+
+/// What a reader uses in addition to its input.
+#[derive(Clone, Default)]
+pub struct ReadOptions {
+    /// Where binaries may be in addition to their recorded paths, for stacks that have to be
+    /// unwound.
+    pub binaries: Option<OtherPaths>,
 }
 
 /// A file format of profiles.
@@ -78,14 +87,23 @@ pub trait Format: Sync {
     /// take unreasonably much memory.
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError>;
 
+    /// The same with options, which formats with copies of stacks have a use for.
+    ///
+    /// # Errors
+    ///
+    /// As [`Format::read`].
+    fn read_with(&self, input: &mut dyn Read, _: &ReadOptions) -> Result<Profile, ReadError> {
+        self.read(input)
+    }
+
     /// Reads a profile from a regular file, which does not wait for another process and so may be
     /// read by another thread.
     ///
     /// # Errors
     ///
     /// As [`Format::read`].
-    fn read_file(&self, file: &mut File) -> Result<Profile, ReadError> {
-        self.read(file)
+    fn read_file(&self, file: &mut File, options: &ReadOptions) -> Result<Profile, ReadError> {
+        self.read_with(file, options)
     }
 
     /// What frames without a function are. Names of addresses are looked up by who reads the
@@ -164,7 +182,7 @@ pub const HEAD: usize = 16 << 10;
 ///
 /// As [`Format::read`].
 pub fn read(input: &mut dyn Read) -> Result<Profile, ReadError> {
-    read_as(FORMATS, input).map(|opened| opened.profile)
+    read_as(FORMATS, input, &ReadOptions::default()).map(|opened| opened.profile)
 }
 
 /// The formats that prof writes.
@@ -201,10 +219,14 @@ fn content_name(path: &Path) -> PathBuf {
 }
 
 /// Reads a profile of one of these formats; if none detects it, pprof reports the error.
-fn read_as(formats: &[&'static dyn Format], input: &mut dyn Read) -> Result<Opened, ReadError> {
+fn read_as(
+    formats: &[&'static dyn Format],
+    input: &mut dyn Read,
+    options: &ReadOptions,
+) -> Result<Opened, ReadError> {
     let head = head(input)?;
     let format = detected(formats, &head).unwrap_or(&pprof::Pprof);
-    let profile = format.read(&mut Cursor::new(head).chain(input))?;
+    let profile = format.read_with(&mut Cursor::new(head).chain(input), options)?;
     Ok(Opened { profile, format })
 }
 
@@ -270,17 +292,21 @@ mod tests {
         }
     }
 
+    fn read(formats: &[&'static dyn Format], mut bytes: &[u8]) -> Profile {
+        read_as(formats, &mut bytes, &ReadOptions::default()).unwrap().profile
+    }
+
     #[test]
     fn a_stream_is_read_by_the_format_that_detects_it() {
         let formats: &[&'static dyn Format] = &[&LinesFormat, &pprof::Pprof];
-        let profile = read_as(formats, &mut &b"lines\nmain\nwork\n"[..]).unwrap().profile;
+        let profile = read(formats, b"lines\nmain\nwork\n");
         for format in formats {
             let mut bytes = Vec::new();
             format.writer().unwrap()(&profile, &WriteOptions { type_index: 0 }, &mut bytes)
                 .unwrap();
             let found = detected(formats, &bytes[..bytes.len().min(HEAD)]).unwrap();
             assert_eq!(found.name(), format.name());
-            let again = read_as(formats, &mut &*bytes).unwrap().profile;
+            let again = read(formats, &bytes);
             let names: Vec<_> = again.functions.iter().map(|f| again.str(f.name)).collect();
             assert_eq!(names, ["main", "work"], "{}", format.name());
         }
@@ -288,10 +314,10 @@ mod tests {
 
     #[test]
     fn a_stream_without_a_format_is_explained() {
-        let error = read(&mut &b"FLR\0\0\x02\0\0"[..]).unwrap_err().to_string();
+        let error = super::read(&mut &b"FLR\0\0\x02\0\0"[..]).unwrap_err().to_string();
         let start = "not in a format that prof reads: it is a Java flight recording (JFR); ";
         assert!(error.starts_with(start), "{error}");
-        assert_eq!(read(&mut io::empty()).unwrap_err().to_string(), "the file is empty");
+        assert_eq!(super::read(&mut io::empty()).unwrap_err().to_string(), "the file is empty");
     }
 
     #[test]
@@ -317,6 +343,6 @@ mod tests {
         let path = directory.path().join("named.folded");
         std::fs::write(&path, "main 4\n").unwrap();
         assert_eq!(read_file(&path).unwrap().total(0), 4);
-        assert!(read(&mut &b"main 4\n"[..]).is_err());
+        assert!(super::read(&mut &b"main 4\n"[..]).is_err());
     }
 }

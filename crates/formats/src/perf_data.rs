@@ -31,7 +31,7 @@ use profile::Profile;
 use crate::error::ReadError;
 use crate::source::GZIP;
 use crate::unpacked::Unpacked;
-use crate::{Format, UnnamedFrames};
+use crate::{Format, ReadOptions, UnnamedFrames};
 use header::{Container, Header, MAGIC, invalid};
 use reader::Reader;
 use records::Records;
@@ -43,6 +43,9 @@ pub struct PerfData;
 
 /// Its title.
 const TITLE: &str = "perf.data";
+
+/// Bytes of which [`Container::parse`] makes out how a recording is written.
+const START: usize = 16;
 
 /// Bytes that are read at once.
 const PIECE: usize = 256 << 10;
@@ -65,37 +68,31 @@ impl Format for PerfData {
     }
 
     fn read(&self, input: &mut dyn Read) -> Result<Profile, ReadError> {
+        self.read_with(input, &ReadOptions::default())
+    }
+
+    fn read_with(&self, input: &mut dyn Read, options: &ReadOptions) -> Result<Profile, ReadError> {
         let mut input = Unpacked::new(input)?;
-        let mut start = [0; 16];
-        input.read_exact(&mut start).map_err(cut)?;
-        match Container::parse(&start)? {
-            Container::Stream => read_stream(BufReader::with_capacity(PIECE, input)),
+        let (start, container) = container(&mut input)?;
+        match container {
+            Container::Stream => read_stream(BufReader::with_capacity(PIECE, input), options),
             Container::File => {
                 // Its header refers to what comes later.
                 let mut file = tempfile::tempfile()?;
                 std::io::copy(&mut Cursor::new(start).chain(input), &mut file)?;
-                read_sections(&mut file, Vec::new(), None)
+                read_sections(&mut file, Vec::new(), None, options)
             }
         }
     }
 
-    fn read_file(&self, file: &mut File) -> Result<Profile, ReadError> {
-        let mut start = [0; 16];
-        let count = file.by_ref().take(16).read(&mut start)?;
+    fn read_file(&self, file: &mut File, options: &ReadOptions) -> Result<Profile, ReadError> {
+        let mut start = Vec::new();
+        file.by_ref().take(START as u64).read_to_end(&mut start)?;
         file.rewind()?;
-        if count < start.len() || start.starts_with(&GZIP) {
-            return self.read(file);
+        if start.len() < START || start.starts_with(&GZIP) {
+            return self.read_with(file, options);
         }
-        match Container::parse(&start)? {
-            Container::Stream => {
-                file.seek(SeekFrom::Start(start.len() as u64))?;
-                read_stream(BufReader::with_capacity(PIECE, file))
-            }
-            Container::File => {
-                let written = written(file);
-                read_sections(file, Vec::new(), written)
-            }
-        }
+        read_files(file, Vec::new(), options)
     }
 
     fn unnamed_frames(&self) -> UnnamedFrames {
@@ -110,8 +107,15 @@ fn cut(error: std::io::Error) -> ReadError {
     }
 }
 
-fn read_stream(input: impl Read) -> Result<Profile, ReadError> {
-    Reader::new(Header::default(), None).read(Sources::new([Records::new(input)]))
+/// The first bytes of a recording, and how it is written.
+fn container(input: &mut impl Read) -> Result<([u8; START], Container), ReadError> {
+    let mut start = [0; START];
+    input.read_exact(&mut start).map_err(cut)?;
+    Ok((start, Container::parse(&start)?))
+}
+
+fn read_stream(input: impl Read, options: &ReadOptions) -> Result<Profile, ReadError> {
+    Reader::new(Header::default(), None, options).read(Sources::new([Records::new(input)]))
 }
 
 /// When a file was written, in nanoseconds since the Unix epoch.
@@ -121,16 +125,21 @@ fn written(file: &File) -> Option<i64> {
     since.and_then(|time| i64::try_from(time.as_nanos()).ok())
 }
 
-/// Reads a recording in a directory (`perf record --threads`): the file with the header, and those
-/// with the records of each thread of perf.
-pub(crate) fn read_directory(file: &mut File, threads: Vec<File>) -> Result<Profile, ReadError> {
-    let mut start = [0; 16];
-    file.read_exact(&mut start).map_err(cut)?;
-    match Container::parse(&start)? {
+/// Reads a recording in files: the one with the header, and those with the records of each thread of
+/// perf (`perf record --threads`), if there are such.
+pub(crate) fn read_files(
+    file: &mut File,
+    threads: Vec<File>,
+    options: &ReadOptions,
+) -> Result<Profile, ReadError> {
+    match container(file)?.1 {
+        Container::Stream if threads.is_empty() => {
+            read_stream(BufReader::with_capacity(PIECE, file), options)
+        }
         Container::Stream => Err(invalid("its file `data` is a stream")),
         Container::File => {
             let written = written(file);
-            read_sections(file, threads, written)
+            read_sections(file, threads, written, options)
         }
     }
 }
@@ -141,6 +150,7 @@ fn read_sections(
     file: &mut File,
     others: Vec<File>,
     written: Option<i64>,
+    options: &ReadOptions,
 ) -> Result<Profile, ReadError> {
     let (header, data) = Header::read(file)?;
     if header.events.is_empty() {
@@ -150,5 +160,5 @@ fn read_sections(
     let records = BufReader::with_capacity(PIECE, file).take(data.size);
     let others = others.into_iter().map(|file| Records::new(BufReader::with_capacity(PIECE, file)));
     let all = std::iter::once(Records::new(records)).chain(others);
-    Reader::new(header, written).read(Sources::new(all))
+    Reader::new(header, written, options).read(Sources::new(all))
 }

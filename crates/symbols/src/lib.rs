@@ -60,6 +60,7 @@ pub use kernel::KeptSymbols;
 pub use names_at::NameAt;
 pub use options::SymbolOptions;
 pub use outcome::{BinaryOutcome, Outcome, counted, run_time_code, unsymbolized};
+pub use source::binary_paths;
 pub use worker::run_if_started as run_if_worker;
 
 use profile::Profile;

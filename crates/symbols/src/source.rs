@@ -343,13 +343,20 @@ impl<'a> SearchPaths<'a> {
 
     /// Possible paths of the binary in the user's paths: by its full path, or by its name.
     fn binaries(&self) -> impl Iterator<Item = PathBuf> + 'a {
-        let name = self.bare_name();
-        let base = name.rsplit('/').next().filter(|n| !n.is_empty() && *n != "..");
-        // The name may come from an untrusted file: it must not lead out of the directory.
-        let whole = name.strip_prefix('/').filter(|n| !n.split('/').any(|part| part == ".."));
-        let paths = self.options.symbol_path.iter();
-        paths.flat_map(move |dir| whole.into_iter().chain(base).map(|n| dir.join(n)))
+        binary_paths(self.bare_name(), &self.options.symbol_path)
     }
+}
+
+/// Possible paths of the binary that a recording names `name`, in the user's directories: by its
+/// whole path, or by its name. What is there may be another build.
+pub fn binary_paths<'a>(
+    name: &'a str,
+    directories: &'a [PathBuf],
+) -> impl Iterator<Item = PathBuf> + 'a {
+    let base = name.rsplit('/').next().filter(|n| !n.is_empty() && *n != "..");
+    // The name may come from an untrusted file: it must not lead out of the directory.
+    let whole = name.strip_prefix('/').filter(|n| !n.split('/').any(|part| part == ".."));
+    directories.iter().flat_map(move |dir| whole.into_iter().chain(base).map(|n| dir.join(n)))
 }
 
 /// The file in one of gdb's search paths for a `.gnu_debuglink`; `other` is set to one that belongs

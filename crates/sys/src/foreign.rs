@@ -237,6 +237,15 @@ pub fn resolve_link(link: &Path) -> io::Result<Resolved> {
     Resolved::new(file.into())
 }
 
+/// Opens a regular file that the user has named, through links of any kind, and without waiting.
+///
+/// # Errors
+///
+/// It does not exist, or is refused ([`is_refused`]).
+pub fn open_named(path: &Path) -> io::Result<File> {
+    resolve_link(path)?.open()
+}
+
 /// A path to this file, valid while it is open here.
 pub fn path_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))

@@ -146,6 +146,10 @@ impl Attempts {
     }
 }
 
+/// Paths where a file may be in addition, by its path in the process. What is there is taken only if
+/// it has the recorded build ID.
+pub type OtherPaths = Arc<dyn Fn(&str) -> Vec<PathBuf> + Send + Sync>;
+
 /// All images of a recording.
 #[derive(Default)]
 pub struct Images {
@@ -157,6 +161,7 @@ pub struct Images {
     /// Parent of each process: it mostly sees the same files, and outlives its child.
     parents: FxHashMap<i32, i32>,
     limits: ImageLimits,
+    others: Option<OtherPaths>,
     /// Files that may be kept open, if known yet.
     spare_files: Option<usize>,
     /// No file is opened.
@@ -187,6 +192,11 @@ pub struct Hit {
 }
 
 impl Images {
+    /// No images yet; their files are also looked for at `others`.
+    pub fn with_other_paths(others: Option<OtherPaths>) -> Images {
+        Images { others, ..Images::default() }
+    }
+
     /// Image of a mapping of process `pid`, by what the kernel reported about it.
     ///
     /// Processes choose the names: the number of images without samples is bounded by the number of
@@ -288,7 +298,8 @@ impl Images {
         image.attempts.add(hit.pid);
         let image = &self.images[id as usize];
         let ancestors = std::iter::successors(self.parents.get(&hit.pid), |p| self.parents.get(p));
-        let mut state = open::open(image, hit, ancestors.take(MAX_ANCESTORS));
+        let others = self.others.as_ref();
+        let mut state = open::open(image, hit, ancestors.take(MAX_ANCESTORS), others);
         if let State::Elf(loaded) = &mut state {
             let build_id = &loaded.elf.build_id;
             if !build_id.is_empty() {

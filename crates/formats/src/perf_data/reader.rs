@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use profile::{LabelSetId, LocationId, Mapping, Profile, ValueType, comment, label};
 use sys::elf::hex;
+use sys::image::Images;
 
 use super::attribute::{Interval, SampleFields};
 use super::counts::LastCounts;
@@ -17,6 +18,7 @@ use super::record::{BuildId, Map, MappedFile, Mode, RawRecord, Record, kind};
 use super::sources::Sources;
 use super::spaces::{Spaces, ThreadLabels};
 use super::stacks::{StackSource, Stacks};
+use crate::ReadOptions;
 use crate::assembly::{AddedSample, Assembly, ColumnValue};
 use crate::error::ReadError;
 use crate::event_types::{EventTypes, is_clock};
@@ -70,10 +72,11 @@ pub struct Reader {
 
 impl Reader {
     /// `written`: when the file was written, in nanoseconds since the Unix epoch.
-    pub fn new(mut header: Header, written: Option<i64>) -> Reader {
+    pub fn new(mut header: Header, written: Option<i64>, options: &ReadOptions) -> Reader {
         let mut all = Assembly::new(&[("samples", "count")]);
         all.frames_are_addresses = true;
         let mut spaces = Spaces::default();
+        spaces.images = Images::with_other_paths(options.binaries.clone());
         header.build_ids.iter().for_each(|build_id| spaces.add_build_id(build_id));
         Reader {
             machine: Machine::new(&header),

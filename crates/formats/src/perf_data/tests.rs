@@ -302,6 +302,6 @@ fn records_of_several_files_are_in_the_order_of_time() {
     let (first, rest) = records.split_at(4);
     let files = [first.concat(), rest[..3].concat(), rest[3..].concat()];
     let sources = sources::Sources::new(files.iter().map(|file| Records::new(&**file)));
-    let p = Reader::new(Header::default(), None).read(sources).unwrap();
+    let p = Reader::new(Header::default(), None, &ReadOptions::default()).read(sources).unwrap();
     assert_eq!(content(&p), content(&read(&stream(&records)).unwrap()));
 }

@@ -28,7 +28,7 @@ use profile::Profile;
 pub use read::{read, read_file};
 pub use write::write;
 
-use super::{Format, ReadError, Writer};
+use super::{Format, ReadError, ReadOptions, Writer};
 
 /// Name of the format in options.
 pub const NAME: &str = "pprof";
@@ -58,7 +58,7 @@ impl Format for Pprof {
         read(input)
     }
 
-    fn read_file(&self, file: &mut File) -> Result<Profile, ReadError> {
+    fn read_file(&self, file: &mut File, _: &ReadOptions) -> Result<Profile, ReadError> {
         read_file(file)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
-use super::{Bytes, Hit, Image, Loaded, Stamp, State};
+use super::{Bytes, Hit, Image, Loaded, OtherPaths, Stamp, State};
 use crate::elf::Elf;
 use crate::foreign::{self, Links, Resolved, Root};
 use crate::record::FileId;
@@ -63,8 +63,14 @@ pub fn path_of_mapping(map: &Mmap) -> PathBuf {
     PathBuf::from(format!("/proc/self/map_files/{start:x}-{end:x}"))
 }
 
-/// Opens an image, through a mapping of it, or by its path in the process, its ancestors, and here.
-pub fn open<'a>(image: &Image, hit: Hit, ancestors: impl Iterator<Item = &'a i32>) -> State {
+/// Opens an image, through a mapping of it, or by its path in the process, its ancestors, and here;
+/// with a build ID, also at one of the `others`.
+pub fn open<'a>(
+    image: &Image,
+    hit: Hit,
+    ancestors: impl Iterator<Item = &'a i32>,
+    others: Option<&OtherPaths>,
+) -> State {
     match image.path.as_str() {
         "[vdso]" => {
             let bytes = own_vdso().ok_or(NotOpened::Gone);
@@ -86,6 +92,10 @@ pub fn open<'a>(image: &Image, hit: Hit, ancestors: impl Iterator<Item = &'a i32
         .or_else(|| candidate(in_root(pid)))
         .or_else(|| ancestors.into_iter().find_map(|&pid| candidate(in_root(pid))))
         .or_else(|| candidate(foreign::resolve(path)))
+        .or_else(|| {
+            let others = others.filter(|_| !image.kernel_build_id.is_empty())?;
+            others(&image.path).iter().find_map(|other| candidate(foreign::resolve(other)))
+        })
         .unwrap_or(State::Unreadable(why))
 }
 
