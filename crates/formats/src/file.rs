@@ -101,16 +101,6 @@ pub fn open_file(path: &Path, options: &ReadOptions) -> Result<Opened, FileError
     read_as(FORMATS, &mut file, options).map_err(|e| FileError::Read(Some(named()), e))
 }
 
-/// Reads a profile from a regular file, without waiting for one that is none.
-///
-/// # Errors
-///
-/// As [`read_file`], and if it is no regular file.
-pub fn open_regular_file(path: &Path) -> Result<Opened, FileError> {
-    let file = foreign::open_named(path).map_err(|e| FileError::Open(path.to_owned(), e))?;
-    open_regular(file, path, &ReadOptions::default())
-}
-
 fn open_regular(mut file: File, path: &Path, options: &ReadOptions) -> Result<Opened, FileError> {
     let opened = format_of_file(&mut file, path).and_then(|format| {
         let profile = format.read_file(&mut file, options)?;
@@ -183,8 +173,6 @@ mod tests {
         let fifo = dir.path().join("data.0");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         assert!(error(dir.path()).contains(": data.0 is missing, or no file"));
-        let refused = open_regular_file(&fifo).err().unwrap().to_string();
-        assert!(refused.ends_with("not a regular file"), "{refused}");
     }
 
     #[test]

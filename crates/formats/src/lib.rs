@@ -37,7 +37,7 @@ use profile::Profile;
 use sys::image::OtherPaths;
 
 pub use error::ReadError;
-pub use file::{FileError, open_file, open_regular_file, read_file};
+pub use file::{FileError, open_file, read_file};
 pub use left_out::{Contents, HeldLabels, HeldTypes, LeftOut, Part};
 
 /// Writes a profile in a format.

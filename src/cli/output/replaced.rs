@@ -1,11 +1,11 @@
 //! The files that a new one may replace: those of its kind, so that a slip in a command line does not
 //! cost a source file or a recording.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use formats::{Format, HEAD};
+use sys::foreign;
 
 /// What is written into a file.
 #[derive(Clone, Copy)]
@@ -78,7 +78,8 @@ pub fn check(path: &Path, written: Written) -> anyhow::Result<()> {
     }
     let mut head = Vec::new();
     // One that cannot be read cannot be replaced either: that has an error of its own.
-    let read = File::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
+    let read =
+        foreign::open_named(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
     let found = formats::format_of_head(&head);
     if read.is_err() || written.is_in(&head, found) {
         return Ok(());
