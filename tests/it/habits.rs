@@ -276,13 +276,31 @@ fn words_of_other_tools_have_one_line_with_prof_s() {
     assert!(line("help stat").contains("perf stat"));
     assert_eq!(line("dump --pid 1"), "prof: py-spy dump: prof threads -p PID\n");
     assert_eq!(line("load a.json"), "prof: samply load: prof report FILE\n");
-    for option in ["-m 512", "--mmap-pages=512", "--switch-output", "-b", "-j any", "-W", "-R"] {
+    for option in ["--switch-output", "-b", "-j any", "-W", "--freqency 99", "--usr root"] {
         let name = option.split([' ', '=']).next().unwrap();
+        let name = name.replace("--freqency", "--frequency").replace("--usr", "--user");
         assert!(line(&format!("record {option} ls")).starts_with(&format!("prof: {name}: ")));
     }
+    assert!(line("top -m 512").starts_with("prof: -m: not needed: "));
     assert!(line("top --no-children").contains("prof report"));
     let version = Prof::plain(&dir, "version").run().ok().text();
     assert_eq!(version, Prof::plain(&dir, "--version").run().ok().text());
+}
+
+/// What perf needs an option for, prof does in any case.
+#[test]
+fn options_of_perf_record_without_effect_are_accepted() {
+    let dir = temp_dir();
+    let out =
+        Prof::plain(&dir, "record -z -m 512 -BNRs --no-buffering --strict-freq -- true").run();
+    let lines = out.ok().stderr;
+    for name in ["mmap-pages", "compression-level", "no-buildid", "stat", "strict-freq"] {
+        assert!(lines.contains(&format!("prof: --{name}: not needed: ")), "{lines}");
+    }
+    let out = Prof::plain(&dir, "record -q --mmap-pages=1M -f -- true").run().ok();
+    assert_eq!(out.stderr, "");
+    let refused = Prof::plain(&dir, "record -m -- true").run().exits(2).stderr;
+    assert!(refused.contains("-m lacks its value"), "{refused}");
 }
 
 #[test]
