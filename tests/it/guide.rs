@@ -347,3 +347,39 @@ fn shapes_have_words_and_no_figures() {
     assert!(!has_shape(&shown, &["Showing 1 row: 1 s", "self% state", "3 s 4.0% c"]), "a word");
     assert!(!has_shape(&shown, &["Showing 1 row: 1 s", "self% name"]), "no row");
 }
+
+/// A blank line within a table makes text of the rows behind it.
+#[test]
+fn each_row_is_part_of_a_table_with_titles() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pending = vec![root.join("docs")];
+    let mut files: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+            .map(|name| root.join(name))
+            .to_vec();
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                pending.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                files.push(path);
+            }
+        }
+    }
+    let mut tables = 0;
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for (i, line) in lines.iter().enumerate() {
+            let begins = line.starts_with('|') && (i == 0 || !lines[i - 1].starts_with('|'));
+            if begins {
+                tables += 1;
+                let rule = lines.get(i + 1).copied().unwrap_or_default();
+                let is_rule = rule.starts_with('|') && !rule.contains(|c| !"|-: ".contains(c));
+                assert!(is_rule, "{}:{}: {line}", path.display(), i + 1);
+            }
+        }
+    }
+    assert!(tables > 100, "{tables} tables");
+}
