@@ -23,7 +23,8 @@ const ANSWERS: &[(&[&str], &str, &str)] = &[
     (&["data"], "perf", "prof export perf.data -o FILE"),
     (&["kvm"], "perf", "prof does not record inside of guests; run prof in the guest"),
     (&["daemon"], "perf", "prof record -d TIME, started by cron or a timer of systemd"),
-    (&["test"], "perf", "prof doctor checks what works on this machine"),
+    (&["test", "check"], "perf", "prof doctor checks what works on this machine"),
+    (&["kallsyms"], "perf", "grep NAME /proc/kallsyms; prof list tracepoints has kernel events"),
     (&["dump"], "py-spy", "prof threads -p PID"),
     (&["load"], "samply", "prof report FILE"),
     (&["attach"], "", "prof record -p PID"),
@@ -54,8 +55,8 @@ mod tests {
     #[test]
     fn each_subcommand_of_perf_has_an_answer_or_is_prof_s() {
         let all = "annotate archive bench buildid-cache buildid-list c2c config daemon data diff \
-                   evlist ftrace inject iostat kmem kvm kwork list lock mem probe record report \
-                   sched script stat test timechart top trace";
+                   evlist ftrace inject iostat kallsyms kmem kvm kwork list lock mem probe record \
+                   report sched script stat test timechart top trace check";
         let prof = Cli::command();
         for word in all.split_whitespace() {
             let line = answer(word);
