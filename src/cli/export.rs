@@ -167,10 +167,37 @@ impl Args {
             }
             None => {
                 let name = path.display();
+                if let Some(way) = other_way(path) {
+                    return Err(usage(format!("{name}: {way}")));
+                }
                 Err(usage(format!("{name}: the name has no format's ending: {}", known())))
             }
         }
     }
+}
+
+/// The subcommand that writes files of this name, if `prof export` does not.
+pub(super) fn other_way(path: &Path) -> Option<String> {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    let file = |ending: &str| {
+        let path = path.with_extension(ending);
+        super::shell_word(&path.to_string_lossy()).into_owned()
+    };
+    let svg = file("svg");
+    Some(match extension.as_str() {
+        "svg" => format!("pictures are drawn by prof flame -o {svg} and prof graph -o {svg}"),
+        "html" | "htm" | "png" | "pdf" | "jpg" | "jpeg" | "gif" | "webp" => {
+            format!("prof draws SVG: prof flame -o {svg}, or prof graph -o {svg}")
+        }
+        "dot" | "gv" => format!("a call graph is written by prof graph -o {}", file(&extension)),
+        "txt" => format!("text is written by prof report > {}", file(&extension)),
+        "json" => format!(
+            "the answers of views are written by prof report --json > {}; {}",
+            file(&extension),
+            known()
+        ),
+        _ => return None,
+    })
 }
 
 /// The formats that can be written, as options and as endings of names.
@@ -202,9 +229,23 @@ mod tests {
         assert_eq!(format(&["-o", "a.folded"]), Ok("collapsed"));
         assert_eq!(format(&["-o", "a.pb.gz", "--to", "collapsed"]), Ok("collapsed"));
         assert_eq!(format(&["a.folded", "-o", "a.pb.gz"]), Ok("pprof"));
-        for words in [&["-o", "a.txt"][..], &["-o", "-"], &[]] {
+        for words in [&["-o", "a.xyz"][..], &["-o", "a.json"], &["-o", "-"], &[]] {
             let error = format(words).unwrap_err();
             assert!(error.contains("--to collapsed (.folded, .collapsed"), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_of_pictures_and_texts_name_the_subcommand_that_writes_them() {
+        for (name, way) in [
+            ("a.svg", "prof flame -o a.svg and prof graph -o a.svg"),
+            ("a b.PNG", "prof flame -o 'a b.svg'"),
+            ("a.dot", "prof graph -o a.dot"),
+            ("a.txt", "prof report > a.txt"),
+            ("a.json", "prof report --json > a.json; --to "),
+        ] {
+            let error = format(&["-o", name]).unwrap_err();
+            assert!(error.contains(way), "{error}");
         }
     }
 }

@@ -3,12 +3,14 @@
 mod commands;
 mod options;
 
+use std::path::Path;
+
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use sys::printed;
 
-use super::{Cli, shell_word, target::TargetArgs};
+use super::{Cli, export, shell_word, target::TargetArgs};
 
 /// The line that answers a subcommand or an option of another tool, if the error is about one.
 pub fn answer(error: &clap::Error, words: &[String]) -> Option<String> {
@@ -18,17 +20,35 @@ pub fn answer(error: &clap::Error, words: &[String]) -> Option<String> {
             words.iter().skip(1).find(|word| *word != "help").and_then(|w| commands::answer(w))
         }
         (ErrorKind::UnknownArgument, Some(ContextValue::String(wrong))) => {
-            let records = words
-                .get(1)
-                .is_some_and(|word| ["record", "flame", "top"].contains(&word.as_str()));
-            let option = wrong.split('=').next().filter(|_| records)?;
-            let prof = Cli::command();
-            let command = words.get(1).and_then(|word| prof.find_subcommand(word))?;
-            let has_near = options::similar(command, option).is_some();
-            options::answer(option).or_else(|| options::answer_near(option).filter(|_| !has_near))
+            let (name, option) = (words.get(1)?.as_str(), wrong.split('=').next()?);
+            let of_recorders = if ["record", "flame", "top"].contains(&name) {
+                of_recorders(name, option)
+            } else {
+                None
+            };
+            of_recorders.or_else(|| options::of_record(name, option))
+        }
+        (ErrorKind::InvalidValue, Some(ContextValue::String(option)))
+            if option.starts_with("--to ") =>
+        {
+            let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
+                return None;
+            };
+            export::other_way(Path::new(&format!("out.{value}")))
+                .map(|way| format!("--to {}: {way}", printed::line(value)))
         }
         _ => None,
     }
+}
+
+/// The line for an option of another recorder, unless one of this subcommand is meant.
+fn of_recorders(subcommand: &str, option: &str) -> Option<String> {
+    let prof = Cli::command();
+    let command = prof.find_subcommand(subcommand)?;
+    options::answer(option).or_else(|| {
+        let near = options::answer_near(option)?;
+        options::similar(command, option).is_none().then_some(near)
+    })
 }
 
 /// The error with clean texts, and with the option that the user may have meant.

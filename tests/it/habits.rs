@@ -283,6 +283,10 @@ fn words_of_other_tools_have_one_line_with_prof_s() {
     }
     assert!(line("top -m 512").starts_with("prof: -m: not needed: "));
     assert!(line("top --no-children").contains("prof report"));
+    for command in ["flame", "top", "report"] {
+        assert!(line(&format!("{command} --last 1s")).contains("prof record --last TIME"));
+    }
+    assert!(line("export --to svg").contains("prof flame -o out.svg"));
     let version = Prof::plain(&dir, "version").run().ok().text();
     assert_eq!(version, Prof::plain(&dir, "--version").run().ok().text());
 }
@@ -301,6 +305,31 @@ fn options_of_perf_record_without_effect_are_accepted() {
     assert_eq!(out.stderr, "");
     let refused = Prof::plain(&dir, "record -m -- true").run().exits(2).stderr;
     assert!(refused.contains("-m lacks its value"), "{refused}");
+}
+
+/// The subcommands that the perf of this machine lists.
+#[test]
+fn each_subcommand_of_perf_is_one_of_prof_or_has_one_line() {
+    if !needs(&["perf"]) {
+        return;
+    }
+    let dir = temp_dir();
+    let mut count = 0;
+    for args in [&["--help"][..], &["help", "-a"]] {
+        let out = std::process::Command::new("perf").args(args).output().unwrap();
+        let text = String::from_utf8(out.stdout).unwrap();
+        let names = text.lines().filter(|line| line.starts_with("  "));
+        for word in names.filter_map(|line| line.split_whitespace().next()) {
+            count += 1;
+            // An option that no subcommand has: each of prof's refuses it by its own name.
+            let out = Prof::plain(&dir, &format!("{word} --no-such-option")).run();
+            let text = out.stderr;
+            let is_known = text.contains(&format!("Usage: prof {word}")) || word == "version";
+            let is_answered = text.starts_with(&format!("prof: perf {word}: "));
+            assert!(is_known || is_answered, "prof {word}: {text}");
+        }
+    }
+    assert!(count > 20, "{count} subcommands");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Options of `perf record` and other recorders, and what prof has instead.
 
-use clap::Command;
+use clap::{Command, CommandFactory};
 
 use sys::suggest;
+
+use crate::cli::Cli;
 
 /// Options, and what the user is to know.
 const ANSWERS: &[(&[&str], &str)] = &[
@@ -14,7 +16,7 @@ const ANSWERS: &[(&[&str], &str)] = &[
     (&["--no-buffering", "--buffering"], "not needed: rings are read while recording"),
     (
         &["--switch-output", "--overwrite", "--snapshot", "-S"],
-        "use --last 30s, which keeps the last seconds until Ctrl-C, a signal or --when",
+        "use prof record --last 30s, which keeps the last seconds until Ctrl-C or --when",
     ),
     (
         &["--branch-any", "-b", "--branch-filter", "-j"],
@@ -33,7 +35,7 @@ const ANSWERS: &[(&[&str], &str)] = &[
     (&["--inherit", "-i"], "not needed: what the target starts is recorded; see --no-inherit"),
     (
         &["--no-buildid", "-B", "--no-buildid-cache", "-N", "--buildid-all"],
-        "not needed: a profile has the names themselves; see --no-symbolize",
+        "not needed: a profile has the names themselves; see prof record --no-symbolize",
     ),
     (&["--compression-level", "-z"], "not needed: profiles are compressed"),
     (&["--realtime", "-r"], "not needed: as root, prof runs with real-time priority"),
@@ -42,7 +44,7 @@ const ANSWERS: &[(&[&str], &str)] = &[
         "not needed: an existing file is replaced, and stays as NAME.old.pb.gz",
     ),
     (&["--all-user", "--all-kernel"], "use a modifier: -e cycles:u or -e cycles:k"),
-    (&["--clockid", "-k", "--timestamp"], "use --timestamps to keep the times of samples"),
+    (&["--clockid", "-k", "--timestamp"], "prof record --timestamps keeps the times of samples"),
     (
         &["--sort", "--no-children", "--children", "--stdio", "--percent-limit"],
         "an option of prof report, which shows the recording",
@@ -69,6 +71,33 @@ pub fn answer_near(option: &str) -> Option<String> {
 
 /// Length of the longest word that may be a misspelled option.
 const LONGEST: usize = 40;
+
+/// Subcommands that show profiles, and the one that shows a finished recording.
+const SHOWN_BY: &[(&str, &str)] = &[
+    ("annotate", "annotate"),
+    ("diff", "diff"),
+    ("export", "export"),
+    ("flame", "flame"),
+    ("graph", "graph"),
+    ("quality", "quality"),
+    ("report", "report"),
+    ("top", "report"),
+];
+
+/// The line for an option that `prof record` has, and this subcommand lacks.
+pub fn of_record(command: &str, option: &str) -> Option<String> {
+    let (_, next) = SHOWN_BY.iter().find(|(name, _)| *name == command)?;
+    let name = option.strip_prefix("--")?;
+    let prof = Cli::command();
+    let record = prof.find_subcommand("record")?;
+    let mut shown = record.get_arguments().filter(|arg| !arg.is_hide_set());
+    let arg = shown.find(|arg| arg.get_long() == Some(name))?;
+    let value = arg.get_value_names().filter(|_| arg.get_action().takes_values());
+    let value = value.and_then(|names| names.first()).map_or(String::new(), |v| format!(" {v}"));
+    Some(format!(
+        "{option}: an option of prof record: prof record {option}{value}, then prof {next}"
+    ))
+}
 
 /// The long option of a subcommand that the user may have meant, with its dashes. Names of other
 /// recorders lead to the option that prof has.
@@ -99,10 +128,7 @@ pub fn similar(command: &Command, option: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-    use crate::cli::Cli;
 
     #[test]
     fn misspelled_options_have_a_suggestion_of_their_subcommand() {
@@ -141,5 +167,39 @@ mod tests {
             assert!(!shown.any(is_it), "{option}");
         }
         assert!(answer("-m").unwrap().starts_with("-m: not needed"));
+    }
+
+    #[test]
+    fn an_option_of_prof_record_is_answered_with_it() {
+        assert_eq!(
+            of_record("flame", "--last").unwrap(),
+            "--last: an option of prof record: prof record --last TIME, then prof flame"
+        );
+        assert!(of_record("top", "--when").unwrap().ends_with(", then prof report"));
+        assert!(of_record("report", "--no-symbolize").unwrap().contains("--no-symbolize, then"));
+        for (command, option) in [("record", "--last"), ("flame", "--pdi"), ("doctor", "--last")] {
+            assert_eq!(of_record(command, option), None, "prof {command} {option}");
+        }
+    }
+
+    /// An answer names options with their subcommand, or options of all three that have answers.
+    #[test]
+    fn answers_name_options_that_exist() {
+        let prof = Cli::command();
+        let has = |command: &str, option: &str| {
+            let command = prof.find_subcommand(command).unwrap();
+            command.get_arguments().any(|arg| arg.get_long() == option.strip_prefix("--"))
+        };
+        for (_, answer) in ANSWERS {
+            let words: Vec<&str> = answer.split([' ', ',', ';']).collect();
+            for option in words.iter().filter(|word| word.starts_with("--")) {
+                let named = answer.split("prof ").nth(1).and_then(|rest| rest.split(' ').next());
+                let named = named.filter(|named| prof.find_subcommand(named).is_some());
+                let commands = named.map_or(vec!["record", "flame", "top"], |named| vec![named]);
+                for command in commands {
+                    assert!(has(command, option), "{answer}: prof {command} {option}");
+                }
+            }
+        }
     }
 }
