@@ -307,13 +307,27 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
             _ => "callees of ",
         };
         let before = format!("{branches}{mark}{section}");
-        let name =
-            RowName { before: &before, name: &name, after: "", shortening: Shortening::Function };
-        let kernel = graph.facts.frame(node.frame).kernel;
+        let frame = graph.facts.frame(node.frame);
+        let after = match frame.binary_name(&graph.facts.profile) {
+            binary if !binary.is_empty() && has_namesake(graph, id) => format!("  ({binary})"),
+            _ => String::new(),
+        };
+        let shortening = Shortening::Function;
+        let name = RowName { before: &before, name: &name, after: &after, shortening };
+        let kernel = frame.kernel;
         let style = if kernel { app.theme.kernel() } else { Style::new() };
         let is_selected = i == page.cursor.selected;
         draw_row(app, ListRow { values, name, style, is_selected }, row, out);
     }
+}
+
+/// True if a node beside this one has its name: their binaries distinguish them, as the `_start` of
+/// each program.
+fn has_namesake(graph: &Graph, node: u32) -> bool {
+    let name_of = |node: u32| graph.facts.frame(graph.tree.node(node).frame).name;
+    let name = name_of(node);
+    let siblings = graph.ordered.children(graph.tree.node(node).parent);
+    siblings.iter().any(|&other| other != node && name_of(other) == name)
 }
 
 /// Draws why the rows above are one for all samples.

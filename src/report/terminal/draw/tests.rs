@@ -11,7 +11,9 @@ use super::super::theme::{Charset, Depth};
 use super::*;
 use profile::{Builder, Column, LabelSetId, Profile};
 use view::query::{Column as ByColumn, Groups, Intervals, Order, Rows, ShownSource, Table, Values};
-use view::testing::{answers, frames_profile, processes, snapshot, states};
+use view::testing::{
+    answers, frames_profile, functions as functions_at, mapping, processes, snapshot, states,
+};
 use view::{Condition, Direction, Granularity, Sort};
 
 pub mod agreement;
@@ -288,6 +290,23 @@ fn a_name_has_more_room_than_the_binary_behind_it() {
     assert_eq!(text(40), "std::vector::push_back_of_all_elements");
     assert_eq!(text(20), "std::vect…l_elements");
     assert_eq!(row(list::Shortening::End).text(theme, 20), format!("{name}{after}"));
+}
+
+#[test]
+fn branches_of_one_name_have_their_binaries() {
+    let mut b = Builder::new(&[("samples", "count")]);
+    for (i, program) in ["cargo", "rustc"].into_iter().enumerate() {
+        let start = 0x1000 * (i as u64 + 1);
+        let mapping = mapping(&mut b, &format!("/usr/bin/{program}"), start);
+        let [start, main] = [("_start", start), (program, start + 1)].map(|(name, address)| {
+            functions_at(&mut b, Some(mapping), address, &[(name, "a.c", 1)])
+        });
+        b.add(&[main, start], LabelSetId::EMPTY, 1, &[]);
+    }
+    let tree = Shown::Tree(Direction::Callees);
+    let lines = pressed(b.finish(None), tree, &[], (80, 12));
+    let has = |end: &str| lines.iter().any(|line| line.ends_with(end));
+    assert!(has("▸ _start  (cargo)") && has("▸ _start  (rustc)"), "{lines:?}");
 }
 
 #[test]
