@@ -12,7 +12,7 @@ use super::symbol_args::SymbolArgs;
 use super::values::ValueArgs;
 use super::{examples, usage};
 use crate::report::annotate::{self, CodeOptions, Layout, Order};
-use crate::report::text;
+use crate::report::text::{self, LineWidth};
 use code::text::SourcePaths;
 use sys::{printed, suggest};
 use view::query::{Limits, Query, QueryError, Shown, ShownSource, Wanted};
@@ -223,7 +223,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.json {
         annotate::write_json(&mut out, &view, found, &places, args.all_lines)?;
     } else {
-        text::write_summary(&mut out, &view)?;
+        text::write_summary(&mut out, &view, LineWidth::stdout())?;
         args.write_reason(&mut out, &view, found)?;
         annotate::write_text(&mut out, &view, found, &places, args.layout())?;
     }

@@ -236,14 +236,14 @@ impl Args {
         style.into_iter().chain(self.code.words()).collect()
     }
 
-    fn format(&self) -> OutputFormat {
+    /// Room for a line of text.
+    fn line_width(&self) -> LineWidth {
         // Names of a requested style are whole.
-        let width = printed::stdout_width().filter(|_| self.filter.demangle.is_none());
-        if self.json {
-            OutputFormat::Json
-        } else {
-            OutputFormat::Text(width.map_or(LineWidth::Unlimited, LineWidth::Columns))
-        }
+        if self.filter.demangle.is_some() { LineWidth::Unlimited } else { LineWidth::stdout() }
+    }
+
+    fn format(&self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { OutputFormat::Text(self.line_width()) }
     }
 
     /// The table. Its columns follow from the profile.
@@ -370,13 +370,13 @@ fn print(
     }
     if !args.json && !part.has_values(query.type_index) {
         let view = query.view(profile, &Cancel::default());
-        text::write_summary(out, &view)?;
+        text::write_summary(out, &view, args.line_width())?;
         writeln!(out, "{}", nothing_to_show(&view, &args.filter.samples.time))?;
         return Ok(());
     }
     let answer = answered(part.clone(), &query)?;
     if !args.json {
-        text::write_summary(out, &answer.view())?;
+        text::write_summary(out, &answer.view(), args.line_width())?;
     }
     Ok(answer::write(out, &answer, &query, args.format(), file)?)
 }

@@ -2,7 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::{units, values};
+use unicode_width::UnicodeWidthStr;
+
+use super::{shorten, units, values};
 use profile::{Diagnostics, Profile, ThreadState, ValueType, comment};
 use view::answer::{Bounded, comments, mappings};
 use view::query::PercentOf;
@@ -10,6 +12,11 @@ use view::{LeafFrames, Shares, States, View, base_name, percent};
 
 /// Lines above every text view: type, time and total of `view`, after a warning if needed.
 pub fn lines(view: &View) -> Vec<String> {
+    lines_within(view, usize::MAX)
+}
+
+/// The same, with as many processes as fit on a line of this many columns.
+pub fn lines_within(view: &View, columns: usize) -> Vec<String> {
     let profile = view.profile;
     let mut out = Vec::new();
     out.extend(warning(view));
@@ -29,7 +36,7 @@ pub fn lines(view: &View) -> Vec<String> {
     total.push_str(&kept(view));
     out.push(total);
     out.extend(states_line(view));
-    out.extend(processes_line(view));
+    out.extend(processes_line(view, columns));
     out.extend(view.folded.map(folded_line));
     out.extend(idle_line(view));
     out
@@ -99,26 +106,39 @@ const NAMED_PROCESSES: usize = 5;
 /// The least percentage that the summary shows, so that it is not 0.0.
 const LEAST_PERCENT: f64 = 0.05;
 
-/// Shares of the value by process, largest first, if there are several. They are of the same whole as
-/// the percentages of a table: idle kernel threads that are left out belong to it.
-fn processes_line(view: &View) -> Option<String> {
+/// Most columns of a process's name where a line has not enough for all of it.
+const LONGEST_PROCESS: usize = 24;
+
+/// Shares of the value by process, largest first, if there are several: as many as fit on a line of
+/// this many columns, at least one. They are of the same whole as the percentages of a table: idle
+/// kernel threads that are left out belong to it.
+fn processes_line(view: &View, columns: usize) -> Option<String> {
     let processes = view.label_values(profile::label::PROCESS);
     let all: i64 = processes.iter().fold(view.idle, |sum, &(_, value)| sum.saturating_add(value));
     let is_named = |(_, value): &&(String, i64)| percent(*value, all) >= LEAST_PERCENT;
-    let shown = processes.iter().take(NAMED_PROCESSES).take_while(is_named).count();
+    let most = processes.iter().take(NAMED_PROCESSES).take_while(is_named).count();
     if processes.len() < 2 || all <= 0 {
         return None;
     }
-    let mut words: Vec<String> = processes[..shown]
-        .iter()
-        .map(|(name, value)| format!("{name} {:.1}%", percent(*value, all)))
-        .collect();
-    match processes.len() - shown {
-        0 => {}
-        1 => words.push("1 other".to_owned()),
-        others => words.push(format!("{others} others")),
-    }
-    Some(format!("Processes: {} (--sort process)", words.join(", ")))
+    let line = |shown: usize, longest: usize| {
+        let mut words: Vec<String> = processes[..shown]
+            .iter()
+            .map(|(name, value)| {
+                let name = shorten::middle(name, longest);
+                format!("{name} {:.1}%", percent(*value, all))
+            })
+            .collect();
+        match processes.len() - shown {
+            0 => {}
+            1 => words.push("1 other".to_owned()),
+            others => words.push(format!("{others} others")),
+        }
+        format!("Processes: {} (--sort process)", words.join(", "))
+    };
+    let fits = |line: &String| line.width() <= columns;
+    let whole = Some(line(most, usize::MAX)).filter(fits);
+    let shorter = || (1..=most).rev().map(|shown| line(shown, LONGEST_PROCESS)).find(fits);
+    whole.or_else(shorter).or_else(|| Some(line(most.min(1), LONGEST_PROCESS)))
 }
 
 /// Shares of the value by state, largest first, if there are several; of the same whole.

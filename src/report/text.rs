@@ -5,9 +5,11 @@ use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
 use super::values::{self, ValueCells, ValueColumns};
-use super::{columns, shorten, summary, units};
+use super::{columns, summary, units};
 use profile::LabelValue;
 use view::{Columns, Cut, Direction, Frame, Granularity, Row, Top, Tree, View, label_text};
+
+mod fit;
 
 /// A text that the user typed, in quotation marks, otherwise as it was typed.
 pub fn quoted(text: &str) -> String {
@@ -28,15 +30,6 @@ pub enum LineWidth {
     Unlimited,
     /// The columns of a terminal: names are shortened for them.
     Columns(usize),
-}
-
-impl LineWidth {
-    /// A function's name that fits next to `taken` columns.
-    fn fitted(self, name: &str, taken: usize) -> String {
-        let name = clean(name);
-        let LineWidth::Columns(columns) = self else { return name };
-        shorten::label(&name, columns.saturating_sub(taken).max(shorten::LEAST_NAME))
-    }
 }
 
 /// Contents of a table.
@@ -90,15 +83,24 @@ impl TextColumn {
 
     /// Its width in cells of a terminal.
     pub(super) fn width(&self) -> usize {
-        let longest = self.cells.iter().map(|c| c.as_str().width()).max().unwrap_or(0);
+        let longest = self.longest();
         let longest = if self.align == Align::Right { longest } else { longest.min(MAX_PAD) };
         longest.max(self.title.width()).max(self.least_width)
+    }
+
+    /// The width of its longest cell.
+    fn longest(&self) -> usize {
+        self.cells.iter().map(|c| c.as_str().width()).max().unwrap_or(0)
     }
 }
 
 /// Writes the summary lines of a view.
-pub fn write_summary(out: &mut dyn Write, view: &View) -> io::Result<()> {
-    for line in summary::lines(view) {
+pub fn write_summary(out: &mut dyn Write, view: &View, width: LineWidth) -> io::Result<()> {
+    let lines = match width {
+        LineWidth::Unlimited => summary::lines(view),
+        LineWidth::Columns(columns) => summary::lines_within(view, columns),
+    };
+    for line in lines {
         writeln!(out, "{}", clean(&line))?;
     }
     Ok(())
@@ -158,21 +160,25 @@ fn columns_of(view: &View, top: &Top, options: &TableOptions<'_>) -> Vec<TextCol
         columns.push(TextColumn::new("address", Align::Right, rows().map(place)));
     }
     if function {
+        let names: Vec<String> = rows().map(|r| clean(&frame(r).display(view.profile))).collect();
+        options.width.fit(&mut columns, Some(names.iter().map(String::as_str)));
         let taken: usize = columns.iter().map(|column| column.width() + GAP.len()).sum();
-        let name = |r: &Row| {
+        let name = |(r, name): (&Row, &String)| {
             let place = match frame(r).place(view.profile) {
                 place if (line || file) && !place.is_empty() => format!(" {}", clean(&place)),
                 _ => String::new(),
             };
-            let name = frame(r).display(view.profile);
-            options.width.fitted(&name, taken + place.width()) + &place
+            options.width.with_texts(name, &[place], taken)
         };
         let title = if package { "package" } else { "function" };
-        columns.push(TextColumn::new(title, Align::Left, rows().map(name)));
-    } else if file {
+        columns.push(TextColumn::new(title, Align::Left, rows().zip(&names).map(name)));
+        return columns;
+    }
+    if file {
         let name = |r: &Row| clean(&frame(r).display(view.profile));
         columns.push(TextColumn::new("file", Align::Left, rows().map(name)));
     }
+    options.width.fit(&mut columns, None::<std::iter::Empty<&str>>);
     columns
 }
 
@@ -390,15 +396,17 @@ fn write_node(
         begin += &format!("{}  ", columns.own.pad(&own));
     }
     begin += line.indent;
-    let mut end = match frame.place(view.profile) {
+    let place = match frame.place(view.profile) {
         place if frame.line != 0 && !place.is_empty() => format!(" {}", clean(&place)),
         _ => String::new(),
     };
+    let mut texts = vec![place];
     if !binary.is_empty() && !name.starts_with(binary) {
-        end += &format!("  {}", in_brackets(&clean(binary)));
+        texts.push(format!("  {}", in_brackets(&clean(binary))));
     }
-    let name = line.width.fitted(&name, begin.width() + end.width());
-    writeln!(out, "{begin}{name}{end}")
+    texts.retain(|text| !text.is_empty());
+    let name = line.width.with_texts(&clean(&name), &texts, begin.width());
+    writeln!(out, "{begin}{name}")
 }
 
 /// The name of a binary in brackets, which that of the kernel has already.

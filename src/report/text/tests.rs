@@ -1,5 +1,5 @@
 use super::*;
-use profile::{Builder, LabelSetId, Profile};
+use profile::{Builder, Label, LabelSetId, LabelValue, Profile};
 use view::TopOptions;
 use view::testing::{answers, functions as functions_at, mapping, odd_names, processes};
 
@@ -7,7 +7,7 @@ fn table(p: &Profile, options: &TableOptions<'_>, top: &TopOptions) -> String {
     let view = View::new(p, p.default_type_index(), options.granularity);
     let top = Top::new(&view, top);
     let mut out = Vec::new();
-    write_summary(&mut out, &view).unwrap();
+    write_summary(&mut out, &view, LineWidth::Unlimited).unwrap();
     write_table(&mut out, &view, &top, options).unwrap();
     String::from_utf8(out).unwrap()
 }
@@ -158,4 +158,65 @@ fn names_are_shortened_where_a_terminal_has_no_room() {
     assert!(written(LineWidth::Unlimited).contains(long));
     let text = written(LineWidth::Columns(100));
     assert!(text.contains("│ std::vector::emplace_back_default  [app]"), "{text}");
+}
+
+/// A profile with long names of functions, binaries and processes.
+fn long_texts() -> Profile {
+    let mut builder = Builder::new(&[("samples", "count")]);
+    for i in 0..9u64 {
+        let path = format!("/usr/lib/librustc_driver-6108105cd7e839cf-{i}.so");
+        let driver = mapping(&mut builder, &path, 0x1000 + 0x100 * i);
+        let name = format!("rustc_codegen_ssa::back::write::start_executing_work_{i}");
+        let [leaf, root] =
+            [(&*name, 0x1000 + 0x100 * i), ("main", 0x1001 + 0x100 * i)].map(|(name, address)| {
+                functions_at(&mut builder, Some(driver), address, &[(name, "a.rs", 3)])
+            });
+        let process = format!("a process with a long name {i}");
+        let key = builder.profile.strings.intern("process");
+        let value = LabelValue::Str(builder.profile.strings.intern(&process));
+        let labels = builder.profile.labels.intern(&[Label { key, value }]);
+        builder.add(&[leaf, root], labels, 1, &[]);
+    }
+    builder.finish(None)
+}
+
+#[test]
+fn no_row_is_wider_than_the_terminal() {
+    let profile = long_texts();
+    let none = Columns::default();
+    let labels = ["process".to_owned()];
+    let binary = Granularity { binary: true, ..Granularity::NONE };
+    for columns in [80, 100, 120] {
+        let width = LineWidth::Columns(columns);
+        let mut written = Vec::new();
+        for (granularity, labels) in [
+            (Granularity::FUNCTION, &[][..]),
+            (Granularity::FUNCTION, &labels[..]),
+            (Granularity { binary: true, ..Granularity::LINES }, &labels[..]),
+            (Granularity::FILES, &labels[..]),
+            (binary, &[][..]),
+            (binary, &labels[..]),
+        ] {
+            let mut view = View::new(&profile, 0, granularity);
+            let options =
+                TableOptions { granularity, children: true, labels, columns: &none, width };
+            let top = TopOptions { labels: labels.to_vec(), ..TopOptions::default() };
+            let top = Top::new(&view, &top);
+            write_summary(&mut written, &view, width).unwrap();
+            write_table(&mut written, &view, &top, &options).unwrap();
+            let tree = Tree::new(&mut view, Direction::Callees, &[], Cut::Nothing);
+            write_tree(&mut written, &view, &tree, TreeOptions { width, ..whole() }).unwrap();
+        }
+        let text = String::from_utf8(written).unwrap();
+        for line in text.lines().filter(|line| !line.starts_with("Showing")) {
+            assert!(line.width() <= columns, "{columns}: {line}");
+        }
+        // Both ends of a binary, and the larger part for the name.
+        let row = text.lines().find(|line| line.contains("rustc_c")).unwrap();
+        let mut texts = row.split("  ").filter(|text| text.contains("rust"));
+        let (binary, name) = (texts.next().unwrap(), texts.next().unwrap());
+        assert!(binary.starts_with("librust") && binary.ends_with("-0.so"), "{row}");
+        assert!(binary.width() < name.width(), "{row}");
+        assert!(text.contains(" others (--sort process)"), "{text}");
+    }
 }
