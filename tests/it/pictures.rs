@@ -409,7 +409,7 @@ fn a_drawing_in_another_page_leaves_that_alone() {
 }
 
 #[test]
-fn a_call_graph_opens_at_a_legible_size() {
+fn a_call_graph_opens_on_its_root_at_a_legible_size() {
     if !needs(&["dot"]) {
         return;
     }
@@ -417,25 +417,81 @@ fn a_call_graph_opens_at_a_legible_size() {
     let dir = temp_dir();
     views::known(dir.path());
     with_a_deep_stack(dir.path());
+    with_cousins(dir.path());
     let deep = picture(dir.path(), "deep.svg", "graph deep.pb.gz --nodefraction 0 -n 200");
+    let wide = picture(dir.path(), "wide.svg", "graph cousins.pb.gz --nodefraction 0 -n 200");
     let small = picture(dir.path(), "small.svg", "graph known.pb.gz --type cpu");
-    // The function with the largest value of its own.
-    for (file, name) in [(deep, "wide"), (small, "bar")] {
+    // The root, and the function with the largest value of its own.
+    for (file, root, largest) in
+        [(deep, "main", "wide"), (wide, "main", ""), (small, "main", "bar")]
+    {
         for window in WINDOWS {
             page.browser.open(&file, window, "dark");
-            let node = format!(
-                "[...document.querySelectorAll('.node')].find(n => n.querySelector('text').textContent == '{name}')"
-            );
-            let pixels = format!("{node}.querySelector('text').getBoundingClientRect().height");
-            assert!(page.holds(&format!("seen({node})")), "{name} in {window:?}");
-            let height = page.number(&pixels);
-            assert!((10.0..80.0).contains(&height), "{name} in {window:?}: {height} pixels");
+            let node = |name: &str| {
+                format!(
+                    "[...document.querySelectorAll('.node')].find(n => n.querySelector('text').textContent == '{name}')"
+                )
+            };
+            let pixels = |name: &str| {
+                format!("{}.querySelector('text').getBoundingClientRect().height", node(name))
+            };
+            assert!(page.holds(&format!("seen({})", node(root))), "{file:?} in {window:?}");
+            let height = page.number(&pixels(root));
+            assert!((10.0..80.0).contains(&height), "{file:?} in {window:?}: {height} pixels");
+            let title = "document.querySelector('.graph-title')";
+            assert!(page.holds(&format!("seen({title})")), "{file:?} in {window:?}");
+            let name = page.text(&format!("{title}.textContent"));
+            assert!(!name.is_empty() && name == page.text("document.title"), "{name}");
             page.browser.press("-");
-            assert!(page.number(&pixels) < height, "keys scale");
-            // All of it.
+            assert!(page.number(&pixels(root)) < height, "keys scale");
+            if !largest.is_empty() {
+                page.browser.press("End");
+                assert!(page.holds(&format!("seen({})", node(largest))), "{file:?} in {window:?}");
+                let height = page.number(&pixels(largest));
+                assert!((10.0..80.0).contains(&height), "{file:?} in {window:?}: {height} pixels");
+            }
+            page.browser.press("Home");
+            assert!(page.holds(&format!("seen({})", node(root))), "{file:?} in {window:?}");
+            assert_eq!(page.number(&pixels(root)), height);
+            // All of it, also in a window of another size.
             page.browser.press("0");
-            assert!(page.holds("[...document.querySelectorAll('.node')].every(seen)"));
+            let all = "[...document.querySelectorAll('.node')].every(seen)";
+            assert!(page.holds(all));
+            page.browser.resize((window.0 / 2, window.1 / 2));
+            page.until(all);
             assert_eq!(page.browser.screenshot()[0].0, DARK);
         }
     }
+}
+
+#[test]
+fn functions_of_a_call_graph_are_searched() {
+    if !needs(&["dot"]) {
+        return;
+    }
+    let Some(mut page) = page() else { return };
+    let dir = temp_dir();
+    with_cousins(dir.path());
+    let file = picture(dir.path(), "wide.svg", "graph cousins.pb.gz --nodefraction 0 -n 200");
+    page.browser.open(&file, WINDOWS[0], "light");
+    page.browser.press("/");
+    page.browser.write("LEAF7_");
+    assert_eq!(page.matched(), "0 functions");
+    page.browser.press("Escape");
+    assert_eq!(page.matched(), "");
+    page.browser.press("/");
+    page.browser.write("leaf7_");
+    assert_eq!(page.matched(), "3 functions");
+    for number in 1..=3 {
+        page.browser.press("Enter");
+        assert_eq!(page.matched(), format!("{number} of 3 functions"));
+        assert!(page.holds("seen(document.querySelector('.node.current'))"));
+    }
+    let current = page.text("document.querySelector('.node.current text').textContent");
+    assert!(current.starts_with("leaf7_"), "{current}");
+    // What is typed is no key of the graph, and a part of an expression is a text.
+    page.browser.press("Escape");
+    page.browser.press("/");
+    page.browser.write("0-(");
+    assert_eq!(page.matched(), "0 functions");
 }

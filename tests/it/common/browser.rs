@@ -104,10 +104,8 @@ impl Browser {
 
     /// Opens a file in a window of this size, in light or dark colours.
     #[track_caller]
-    pub fn open(&mut self, file: &Path, (width, height): (u32, u32), scheme: &str) {
-        let size =
-            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
-        self.call("Emulation.setDeviceMetricsOverride", size);
+    pub fn open(&mut self, file: &Path, window: (u32, u32), scheme: &str) {
+        self.resize(window);
         let feature = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.call("Emulation.setEmulatedMedia", json!({"features": feature}));
         self.call("Page.navigate", json!({"url": format!("file://{}", file.display())}));
@@ -119,6 +117,14 @@ impl Browser {
                 else addEventListener('load', () => setTimeout(drawn, 0));
             })",
         );
+    }
+
+    /// Gives the window another size.
+    #[track_caller]
+    pub fn resize(&mut self, (width, height): (u32, u32)) {
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
     /// The value of an expression in the page.
