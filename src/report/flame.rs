@@ -7,11 +7,13 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::colors::{self, Neighbours, Rgb, Scheme};
-use super::{legend, values};
+use super::legend::{self, Entry};
+use super::values;
 use picture::{BoxText, PictureBox};
 use sys::printed;
 use view::{BoxOptions, Boxes, Direction, FlameBox, Name, Node, Siblings, Tree, View};
 
+mod head;
 pub(super) mod picture;
 pub mod sandwich;
 #[cfg(test)]
@@ -88,19 +90,17 @@ fn colors(view: &View, tree: &Tree, boxes: &[FlameBox], scheme: Scheme) -> Vec<R
     boxes.iter().map(&mut color).collect()
 }
 
-fn legend(view: &View, tree: &Tree, boxes: &[FlameBox], options: &FlameOptions) -> String {
+fn legend(view: &View, tree: &Tree, boxes: &[FlameBox], options: &FlameOptions) -> Vec<Entry> {
     let mut frames: Vec<u32> = boxes.iter().map(|b| tree.node(b.node).frame).collect();
     frames.sort_unstable();
     frames.dedup();
-    let legend = match tree.states.first() {
-        Some(by_state) => legend::squares(&colors::groups_of_states(by_state)),
+    match tree.states.first() {
+        Some(by_state) => legend::entries(&colors::groups_of_states(by_state)),
         None => {
             let frames = frames.iter().map(|&f| view.frames.get(f));
             legend::legend(options.scheme, view.profile, frames)
         }
-    };
-    let dot = if legend.is_empty() || options.subtitle.is_empty() { "" } else { " ·" };
-    format!("{dot}{legend}")
+    }
 }
 
 fn name<'a>(view: &'a View, tree: &Tree, node: u32) -> Cow<'a, str> {

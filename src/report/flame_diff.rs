@@ -11,6 +11,7 @@ use super::colors::Rgb;
 use super::diff::frame_name;
 use super::flame::FlameOptions;
 use super::flame::picture::{self, BoxText, PictureBox};
+use super::legend::Entry;
 use super::units;
 use sys::printed;
 use view::{Diff, DiffBox, DiffBoxes};
@@ -100,12 +101,8 @@ fn color(change: f64, largest: f64) -> Rgb {
     }
 }
 
-fn legend() -> String {
+fn legend() -> Vec<Entry> {
     let squares = [(1.0, "more than before"), (-1.0, "less"), (0.0, "the same")];
-    squares.iter().fold(" ·".to_owned(), |mut out, &(change, name)| {
-        let Rgb { r, g, b } = color(change, 1.0);
-        let stroke = "stroke=\"rgb(120,120,120)\" stroke-width=\"0.5\"";
-        let _ = write!(out, " <tspan fill=\"rgb({r},{g},{b})\" {stroke}>■</tspan> {name}");
-        out
-    })
+    let stroke = " stroke=\"rgb(120,120,120)\" stroke-width=\"0.5\"";
+    squares.map(|(change, name)| Entry::new(color(change, 1.0), stroke, name)).to_vec()
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use profile::{Builder, LabelSetId};
+use profile::{Builder, Column, Label, LabelSetId, LabelValue};
 use serde_json::{Value, json};
 
 use crate::common::browser::{Browser, WINDOWS};
@@ -406,6 +406,79 @@ fn a_drawing_in_another_page_leaves_that_alone() {
         let color = "getComputedStyle(document.body).backgroundColor";
         assert_eq!(page.browser.evaluate(color), "rgba(0, 0, 0, 0)", "{command}");
     }
+}
+
+/// A profile whose title, subtitle and legend are long: all states, and much that is left out.
+fn with_a_long_head(dir: &Path) {
+    let mut b = Builder::new(&[("wall", "nanoseconds")]);
+    let main = b.named_location("main");
+    let keys = ["state", "process"].map(|key| b.profile.strings.intern(key));
+    let states = ["running", "runnable", "sleeping", "uninterruptible", "stopped", "other"];
+    for (i, state) in states.into_iter().enumerate() {
+        let process = format!("process{i}");
+        let labels: Vec<Label> = keys
+            .iter()
+            .zip([state, &process])
+            .map(|(&key, text)| Label {
+                key,
+                value: LabelValue::Str(b.profile.strings.intern(text)),
+            })
+            .collect();
+        let labels = b.profile.labels.intern(&labels);
+        let leaf = b.named_location(&format!("leaf{i}"));
+        b.add(&[leaf, main], labels, 0, &[(Column(0), 1_000_000)]);
+    }
+    let mut profile = b.finish(None);
+    profile.duration_nanos = 98_765_432_109;
+    let file = std::fs::File::create(dir.join("head.pb.gz")).unwrap();
+    formats::pprof::write(&profile, file).unwrap();
+}
+
+#[test]
+fn the_lines_above_the_boxes_are_whole_in_small_windows() {
+    let Some(mut page) = page() else { return };
+    let dir = temp_dir();
+    with_a_long_head(dir.path());
+    let filters = "--focus 'main|leaf[0-9]|a long expression of what is kept|another part of it' \
+                   --hide 'what is not there|nor this|nor that' --ignore 'nothing at all of this'";
+    let mut wrapped = 0;
+    for options in ["", "--flame", "--sandwich main", "--width 700", "--diff head.pb.gz"] {
+        let filters = if options.starts_with("--diff") { "" } else { filters };
+        let file = dir.path().join("out.svg");
+        let line = format!(
+            "{} flame head.pb.gz {options} {filters} -o out.svg",
+            env!("CARGO_BIN_EXE_prof")
+        );
+        let status =
+            std::process::Command::new("sh").args(["-c", &line]).current_dir(&dir).status();
+        assert!(status.unwrap().success(), "{line}");
+        for window in [(1024, 720), (1280, 720)] {
+            page.browser.open(&file, window, "light");
+            page.browser.evaluate("scrollTo(0, 0)");
+            for id in ["title", "subtitle"] {
+                let place = page.ask(&format!("place(document.getElementById('{id}'))"));
+                let [left, right] = [0, 2].map(|i| place[i].as_f64().unwrap());
+                assert!(left >= 0.0 && right <= f64::from(window.0), "{options}: {id}: {place}");
+            }
+            let lines = page.number("document.getElementById('subtitle').getClientRects().length");
+            let lines =
+                lines.max(page.number("document.querySelectorAll('#subtitle > tspan[dy]').length"));
+            wrapped = wrapped.max(lines as usize);
+            // Neither the search nor a box is over the lines.
+            assert!(
+                page.holds(
+                    "(() => {
+                        const end = place(document.getElementById('subtitle'))[3];
+                        const tops = [bar, ...document.querySelectorAll('#frames > g')].map(e => place(e)[1]);
+                        const below = inverted ? place(bar)[3] : 0;
+                        return Math.min(...tops) >= end - 1 && Math.min(...tops.slice(1)) >= below - 1;
+                    })()"
+                ),
+                "{options}, {window:?}"
+            );
+        }
+    }
+    assert!(wrapped > 1, "no line was wrapped");
 }
 
 #[test]

@@ -108,7 +108,7 @@ function place_bar() {
     var top = svg.getBoundingClientRect().top;
     var height = parseFloat(svg.getAttribute("height"));
     var y = inverted || middle !== null
-        ? Math.max(50, -top) : Math.min(height - 26, window.innerHeight - top - 26);
+        ? Math.max(bar_top, -top) : Math.min(height - 26, window.innerHeight - top - 26);
     bar.place.setAttribute("y", y);
 }
 

@@ -13,7 +13,9 @@ use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 
 use super::FlameOptions;
+use super::head::Head;
 use crate::report::colors::Rgb;
+use crate::report::legend::Entry;
 use crate::report::shorten;
 use sys::printed::{self, Clean};
 
@@ -49,10 +51,6 @@ pub(super) enum FirstShown<'y> {
     Middle(&'y str),
 }
 
-/// Placeholder of the legend until inferno has drawn, because inferno escapes its input: a
-/// private-use character.
-pub(super) const LEGEND: &str = "\u{e000}";
-
 /// A box of a picture, in the order of the drawing.
 pub struct PictureBox {
     /// Its row; 0: that of the roots.
@@ -79,16 +77,18 @@ pub struct BoxText<'t> {
 pub fn write<'t>(
     out: &mut dyn Write,
     boxes: &[PictureBox],
-    legend: &str,
+    legend: &[Entry],
     options: &FlameOptions,
     text: impl Fn(Option<usize>) -> BoxText<'t>,
 ) -> io::Result<()> {
     if boxes.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no samples to draw"));
     }
-    let svg = draw(boxes, options)?.replacen(LEGEND, legend, 1);
+    let head = Head::new(options, legend);
+    let svg = head.insert(&draw(boxes, options)?)?;
     let first = if options.inverted { FirstShown::Top } else { FirstShown::Bottom };
-    let drawing = Drawing { svg: &svg, title: &options.title, first, width: width(options) };
+    let (title, width, bar) = (&options.title, width(options), head.bar());
+    let drawing = Drawing { svg: &svg, title, first, width, bar };
     drawing.insert_texts(&mut Clean::new(out), boxes.len(), text)
 }
 
@@ -102,6 +102,8 @@ pub(super) struct Drawing<'d> {
     pub first: FirstShown<'d>,
     /// Width of the boxes in pixels.
     pub width: f64,
+    /// Place of the line of the search below the title, in pixels.
+    pub bar: usize,
 }
 
 /// Width of the boxes in pixels.
@@ -116,7 +118,8 @@ pub(super) fn draw(boxes: &[PictureBox], options: &FlameOptions) -> io::Result<S
     let mut inferno = Options::default();
     // XML has no control characters, and a tooltip has one line.
     inferno.title = shorten::middle(&printed::line(&options.title), MAX_TITLE);
-    inferno.subtitle = Some(format!("{}{LEGEND}", printed::line(&options.subtitle)));
+    // Replaced by the lines of `head`.
+    inferno.subtitle = Some(" ".to_owned());
     inferno.image_width = options.width;
     // Narrow boxes have already been removed.
     inferno.min_width = 0.0;
@@ -194,10 +197,11 @@ impl Drawing<'_> {
         };
         Ok(format!(
             "{}<svg class=\"flamegraph\" {}<title>{title}</title>{}<style>{STYLE}</style><script>\
-             <![CDATA[\nvar middle = {middle};\n{scroll}{SCRIPT}]]></script>",
+             <![CDATA[\nvar middle = {middle}, bar_top = {};\n{scroll}{SCRIPT}]]></script>",
             &self.svg[..root],
             &self.svg[root + SVG.len()..opened],
             &self.svg[opened..start],
+            self.bar,
         ))
     }
 

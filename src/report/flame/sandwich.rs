@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 
+use super::head::Head;
 use super::picture::{self, Drawing, FirstShown, PictureBox, attribute, unexpected};
 use super::{FlameOptions, colors, name, tooltip};
 use crate::report::colors::{Rgb, Scheme};
@@ -68,10 +69,18 @@ pub fn write(
     frames.sort_unstable();
     frames.dedup();
     let legend = legend::legend(scheme, view.profile, frames.iter().map(|&f| view.frames.get(f)));
-    let dot = if legend.is_empty() || options.subtitle.is_empty() { "" } else { " ·" };
+    let head = Head::new(options, &legend);
     let svg = chain(rows, callees.width, options)?;
-    let svg = svg.replacen(picture::LEGEND, &format!("{dot}{legend}"), 1);
-    insert(&mut Clean::new(out), &svg, above, &boxes, callees.width, options)
+    let svg = head.insert(&svg)?;
+    let drawing = Drawing {
+        svg: &svg,
+        title: &options.title,
+        // The row of the functions is known with the rows.
+        first: FirstShown::Top,
+        width: picture::width(options),
+        bar: head.bar(),
+    };
+    insert(&mut Clean::new(out), drawing, above, &boxes, callees.width)
 }
 
 /// Adds the boxes of a side.
@@ -107,12 +116,12 @@ fn chain(rows: usize, width: i64, options: &FlameOptions) -> io::Result<String> 
 /// Replaces the chain by boxes.
 fn insert(
     out: &mut dyn Write,
-    svg: &str,
+    drawing: Drawing<'_>,
     middle: usize,
     boxes: &[RowBox],
     whole: i64,
-    options: &FlameOptions,
 ) -> io::Result<()> {
+    let (svg, pixels) = (drawing.svg, drawing.width);
     let start = svg.find(picture::FRAMES).ok_or_else(unexpected)?;
     let opened = start + svg[start..].find('>').ok_or_else(unexpected)? + 1;
     let end = svg[opened..].find("</svg>").ok_or_else(unexpected)? + opened;
@@ -120,8 +129,7 @@ fn insert(
     let row = |number: usize| rows.get(number).ok_or_else(unexpected);
     // The row of the functions, also with many rows above it.
     let first = FirstShown::Middle(row(middle)?.y);
-    let (title, pixels) = (options.title.as_str(), picture::width(options));
-    let head = Drawing { svg, title, first, width: pixels }.head()?;
+    let head = Drawing { first, ..drawing }.head()?;
     out.write_all(head.as_bytes())?;
     out.write_all(&svg.as_bytes()[start..opened])?;
     for b in boxes {
@@ -217,7 +225,7 @@ mod tests {
             assert_eq!(main.0.abs_diff(foo1.0), bar.0.abs_diff(foo1.0));
             assert!(svg.contains("(samples 8, 44.44%, self 3"), "{svg}");
             // The script knows both sides.
-            assert!(svg.contains(&format!("var middle = {};", foo1.0)), "{svg}");
+            assert!(svg.contains(&format!("var middle = {}, ", foo1.0)), "{svg}");
         }
         let svg = drawn("bar", true);
         assert_eq!(places(&svg, "bar").len(), 1);

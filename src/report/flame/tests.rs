@@ -21,7 +21,7 @@ impl DrawnBox {
     }
 }
 
-fn options() -> FlameOptions {
+pub(super) fn options() -> FlameOptions {
     FlameOptions {
         title: "app <cpu> & more".into(),
         subtitle: "9.00 s".into(),
