@@ -19,7 +19,7 @@ pub fn run(data: &[u8]) {
     let _ = text::write_header(&mut out, &profile);
     {
         let view = View::new(&profile, of, Granularity::FUNCTION);
-        let _ = text::write_summary(&mut out, &view);
+        let _ = text::write_summary(&mut out, &view, text::LineWidth::Columns(80));
         let _ = json::write(&mut out, &HeaderAnswer::new(&view));
         let labels = vec!["process".to_owned()];
         let options = TopOptions {
