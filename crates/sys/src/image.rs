@@ -23,8 +23,8 @@ use super::foreign::{self, Resolved};
 use super::image_limits::{ANONYMOUS, ImageLimits};
 use super::os;
 use crate::record::FileId;
-pub use open::NotOpened;
-pub(super) use open::{id_of, is_file};
+pub(super) use open::id_of;
+pub use open::{NotOpened, is_file};
 
 /// Bytes of an image.
 pub enum Bytes {

@@ -1,0 +1,111 @@
+//! Recognizes CPython by exported symbols of a file that a process has mapped: an executable or
+//! `libpython`, also a stripped one.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::debug_offsets::DebugOffsets;
+use super::{Cpython, Offsets, Symbols, check};
+use crate::glibc::ThreadLayout;
+use crate::images::Place;
+use crate::{LoadedImage, Memory, Process, Refusal};
+
+const RUNTIME: &str = "_PyRuntime";
+const CODE_TYPE: &str = "PyCode_Type";
+const STR_TYPE: &str = "PyUnicode_Type";
+const EVALUATION: &str = "_PyEval_EvalFrameDefault";
+/// The version as a number (3.11 and later).
+const VERSION: &str = "Py_Version";
+
+/// Functions that a minor version of Python 3 has added, the latest first.
+const ADDED: [(&str, u8); 3] =
+    [("Py_NewRef", 10), ("PyFrame_GetCode", 9), ("PyCode_NewWithPosOnlyArgs", 8)];
+
+/// CPython in a process, if there is one. Its structures are checked: that takes some hundred reads.
+///
+/// # Errors
+///
+/// There is CPython of a version or kind that is not supported, it runs no code yet, or its
+/// structures are not as expected.
+pub fn detect(process: &Process) -> Result<Option<Cpython>, Refusal> {
+    let names = [RUNTIME, CODE_TYPE, STR_TYPE, EVALUATION, VERSION];
+    let names = [&names[..], &ADDED.map(|(name, _)| name)].concat();
+    let all: Vec<_> = process.images.iter().map(|image| image.symbols(&names)).collect();
+    let Some(own) = all.iter().position(|symbols| symbols.contains_key(EVALUATION)) else {
+        return Ok(None);
+    };
+    // An executable that is not position-independent may have the library's data (copy relocations).
+    let data = |name| {
+        let copied = |symbols: &&HashMap<&str, Place>| !symbols.contains_key(EVALUATION);
+        let mut copies = all.iter().filter(copied);
+        copies.find_map(|symbols| symbols.get(name)).or(all[own].get(name)).map(|p| p.address)
+    };
+    let (Some(runtime), Some(code_type), Some(str_type)) =
+        (data(RUNTIME), data(CODE_TYPE), data(STR_TYPE))
+    else {
+        // 3.6 and earlier have no `_PyRuntime`.
+        return Err(Refusal::Version("CPython 3.6 or earlier".to_owned()));
+    };
+    let image = &process.images[own];
+    let minor = minor_version(image, &all[own])?;
+    let evaluation = evaluation(image, all[own][EVALUATION]);
+    let symbols = Symbols { runtime, code_type, str_type, evaluation, image: image.extent() };
+    let offsets = offsets(minor, runtime, process.memory)?;
+    let threads = ThreadLayout::find(process.images);
+    let cpython = Cpython::new(offsets, symbols, threads, process.memory)?;
+    check::check(&cpython, process.threads, process.memory)?;
+    Ok(Some(cpython))
+}
+
+/// The minor version, of those that have a table.
+fn minor_version(image: &LoadedImage, symbols: &HashMap<&str, Place>) -> Result<u8, Refusal> {
+    let refused = |version: &str| Err(Refusal::Version(format!("CPython {version}")));
+    let minor = match symbols.get(VERSION).and_then(|place| image.constant(place.address)) {
+        Some(bytes) => {
+            // `PY_VERSION_HEX`.
+            let [_, _, minor, major] = u32::to_le_bytes(u32::from_le_bytes(bytes));
+            if major != 3 {
+                return refused(&format!("{major}.{minor}"));
+            }
+            minor
+        }
+        None => match ADDED.iter().find(|(name, _)| symbols.contains_key(name)) {
+            Some((_, minor)) => *minor,
+            None => return refused("3.7"),
+        },
+    };
+    match Offsets::for_minor(minor) {
+        Some(_) => Ok(minor),
+        None => refused(&format!("3.{minor}")),
+    }
+}
+
+/// The offsets of a version: of its table, or what the process itself describes.
+pub(super) fn offsets(minor: u8, runtime: u64, memory: &dyn Memory) -> Result<Offsets, Refusal> {
+    let name = format!("CPython 3.{minor}");
+    let Some(table) = Offsets::for_minor(minor) else { return Err(Refusal::Version(name)) };
+    if minor < 13 {
+        return Ok(table.clone());
+    }
+    let Some(described) = DebugOffsets::read(runtime, memory)? else {
+        return Err(Refusal::Layout("its own description of its structures is missing"));
+    };
+    if described.is_free_threaded() {
+        return Err(Refusal::FreeThreaded(name));
+    }
+    if described.version() != (3, minor) {
+        return Err(Refusal::Layout("its own description is of another version"));
+    }
+    let applied = described.applied_to(table);
+    applied.ok_or(Refusal::Layout("its own description is not that of its version"))
+}
+
+/// Parts of the evaluation function: itself, and the `.cold` part that GCC splits off, which has a
+/// symbol unless the file is stripped. A frame in a part without a symbol is no evaluation's; then
+/// the stack does not match, and stays native.
+fn evaluation(image: &LoadedImage, function: Place) -> Vec<Range<u64>> {
+    let mut parts = vec![function.range()];
+    let split = image.parts(&format!("{EVALUATION}.")).into_iter().map(Place::range);
+    parts.extend(split);
+    parts
+}

@@ -1,0 +1,198 @@
+//! Which evaluation executes which frames.
+//!
+//! | version | an evaluation executes | its anchor |
+//! |---|---|---|
+//! | up to 3.9 | one frame | none |
+//! | 3.10 | one frame | its C frame; the outermost C frame is in the thread state |
+//! | 3.11 | frames up to one with a mark | the same |
+//! | 3.12, 3.13 | frames up to one that lies on the C stack | that frame |
+
+use std::ops::Range;
+
+use super::frames::{Link, decode};
+use super::{CFrames, Cpython};
+use crate::merge::{Merge, NativeStack, Run, Runs, merge as merge_runs};
+use crate::walk::{Status, WalkCopy};
+use crate::{ChainEnd, UserFrame};
+
+/// Bytes of the evaluation function within which it links its frame into the list of frames. 3.11 and
+/// 3.12 link the C frame first, whose pointer to the innermost frame is garbage until it is set (in
+/// GCC's code 48 to 174 bytes after the beginning): it may be a frame that was left long ago.
+const PROLOGUE: u64 = 192;
+
+pub(super) fn merge(cpython: &Cpython, copies: &[WalkCopy], native: &NativeStack) -> Merge {
+    let mut frames = Vec::new();
+    let chain = decode(cpython, copies, &mut frames);
+    let runs = match chain.end {
+        ChainEnd::Damaged => None,
+        ChainEnd::Nothing => Some(Runs::default()),
+        end => {
+            let is_complete = end == ChainEnd::Complete;
+            match (cpython.offsets.c_frames, cpython.offsets.frame_owner) {
+                (Some(c_frames), _) => {
+                    let c_frames = CFrameList::new(cpython, copies, c_frames);
+                    c_frames.and_then(|list| list.runs(&frames, is_complete))
+                }
+                (None, Some(_)) => Some(runs_by_anchors(&chain.links, frames.len())),
+                (None, None) => runs_of_one(frames.len(), is_complete),
+            }
+        }
+    };
+    let Some(mut runs) = runs else { return Merge::Mismatch };
+    runs.has_more = !matches!(chain.end, ChainEnd::Complete | ChainEnd::Nothing);
+    if cpython.begins_evaluation(native) {
+        drop_innermost(&mut runs, native);
+    }
+    merge_runs(native, &runs, |frame| cpython.evaluates(native.frames[frame].address))
+}
+
+/// True if frames and evaluations of a thread that does not run end at the same places.
+pub(super) fn is_consistent(cpython: &Cpython, copies: &[WalkCopy]) -> bool {
+    let mut frames = Vec::new();
+    let chain = decode(cpython, copies, &mut frames);
+    let is_complete = chain.end == ChainEnd::Complete;
+    match (cpython.offsets.c_frames, cpython.offsets.frame_owner) {
+        (Some(c_frames), _) => {
+            let list = CFrameList::new(cpython, copies, c_frames);
+            list.is_some_and(|list| {
+                let runs = list.runs(&frames, is_complete);
+                let covers = runs.is_some_and(|runs| runs.frames() == frames.len());
+                !is_complete || list.is_complete && covers
+            })
+        }
+        (None, Some(_)) => !is_complete || matches!(chain.links.last(), Some(Link::Anchor(_))),
+        (None, None) => true,
+    }
+}
+
+impl Cpython {
+    /// True for addresses of the evaluation function.
+    fn evaluates(&self, address: u64) -> bool {
+        self.symbols.evaluation.iter().any(|part| part.contains(&address))
+    }
+
+    /// True if the innermost frame has just begun an evaluation, in versions of which it may have no
+    /// valid frame then.
+    fn begins_evaluation(&self, native: &NativeStack) -> bool {
+        let entry = self.symbols.evaluation.first().map_or(0, |part| part.start);
+        let leaf = native.frames.first().map_or(0, |frame| frame.address);
+        let is_behind_c_frame = matches!(self.offsets.minor, 11 | 12);
+        is_behind_c_frame && leaf.wrapping_sub(entry) < PROLOGUE
+    }
+}
+
+/// Drops the run of the innermost native frame.
+fn drop_innermost(runs: &mut Runs, native: &NativeStack) {
+    let stack = native.frames.first().map_or(0..0, |frame| frame.stack.clone());
+    match runs.whole.first() {
+        Some(run) if run.anchor.is_some_and(|anchor| stack.contains(&anchor)) => {
+            runs.whole.remove(0);
+        }
+        Some(_) => {}
+        None => runs.open = 0..0,
+    }
+}
+
+/// Up to 3.9. If frames are missing at the outer end, which evaluation has which is unknown.
+fn runs_of_one(count: usize, is_complete: bool) -> Option<Runs> {
+    let run = |frame| Run { frames: frame..frame + 1, anchor: None };
+    let whole = (0..count).map(run).collect();
+    is_complete.then(|| Runs { whole, ..Runs::default() })
+}
+
+/// 3.12 and later: frames up to an anchor.
+fn runs_by_anchors(links: &[Link], count: usize) -> Runs {
+    let mut whole = Vec::new();
+    let mut start = 0;
+    let mut end = 0;
+    for link in links {
+        match link {
+            Link::User(frame) => end = frame + 1,
+            Link::Anchor(address) => {
+                whole.push(Run { frames: start..end, anchor: Some(*address) });
+                start = end;
+            }
+        }
+    }
+    Runs { whole, open: start..count, ..Runs::default() }
+}
+
+/// The list of C frames of a sample.
+struct CFrameList {
+    /// Address of each, and of the innermost frame of its evaluation (3.11), without the outermost
+    /// one, which is no evaluation's.
+    evaluations: Vec<(u64, Option<u64>)>,
+    is_complete: bool,
+}
+
+impl CFrameList {
+    /// `None` if it does not end in the thread state, or was not copied from there.
+    fn new(cpython: &Cpython, copies: &[WalkCopy], members: CFrames) -> Option<CFrameList> {
+        /// Larger than a thread state.
+        const THREAD_STATE: u64 = 4096;
+        let ([frames, copy], walk) = (copies, cpython.walks.get(1)?) else { return None };
+        let current = members.current.map(|at| (at - at.min(members.previous)) as usize);
+        let all = copy.frames(walk).map(|frame| (frame.address, current.map(|at| frame.word(at))));
+        let mut evaluations: Vec<(u64, Option<u64>)> = all.collect();
+        // What follows it is undefined in 3.10.
+        let is_last = |address: u64| address.wrapping_sub(copy.object) < THREAD_STATE;
+        let last = evaluations.iter().position(|(address, _)| is_last(*address));
+        evaluations.truncate(last.unwrap_or(evaluations.len()));
+        let is_complete = last.is_some();
+        if !is_complete && copy.status == Status::Complete {
+            return None;
+        }
+        let is_same = frames.object == copy.object;
+        is_same.then_some(CFrameList { evaluations, is_complete })
+    }
+
+    fn runs(&self, frames: &[UserFrame], is_complete: bool) -> Option<Runs> {
+        let has_current = self.evaluations.first().is_some_and(|(_, current)| current.is_some());
+        if has_current {
+            self.runs_by_current(frames)
+        } else {
+            self.runs_by_count(frames, is_complete)
+        }
+    }
+
+    /// 3.11: each C frame has the innermost frame of its evaluation; the outermost is marked.
+    fn runs_by_current(&self, frames: &[UserFrame]) -> Option<Runs> {
+        let mut runs = Runs::default();
+        let mut start = 0;
+        for (address, current) in &self.evaluations {
+            if start == frames.len() {
+                break;
+            }
+            if frames[start].address != (*current)? {
+                return None;
+            }
+            let rest = &frames[start..];
+            let Some(length) = rest.iter().position(|frame| frame.is_entry) else {
+                runs.open = start..frames.len();
+                return Some(runs);
+            };
+            let run: Range<usize> = start..start + length + 1;
+            start = run.end;
+            runs.whole.push(Run { frames: run, anchor: Some(*address) });
+        }
+        (start == frames.len() || !self.is_complete).then_some(runs)
+    }
+
+    /// 3.10: one frame each. At the beginning of an evaluation, its C frame comes first; at its end,
+    /// it goes first.
+    fn runs_by_count(&self, frames: &[UserFrame], is_complete: bool) -> Option<Runs> {
+        let (count, others) = (frames.len(), self.evaluations.len());
+        let (first, first_c) = match (is_complete && self.is_complete, count.abs_diff(others)) {
+            (true, 0) | (false, _) => (0, 0),
+            (true, 1) if count > others => (1, 0),
+            (true, 1) => (0, 1),
+            (true, _) => return None,
+        };
+        let pairs = (first..count).zip(&self.evaluations[first_c..]);
+        let run = |(frame, (address, _)): (usize, &(u64, _))| Run {
+            frames: frame..frame + 1,
+            anchor: Some(*address),
+        };
+        Some(Runs { whole: pairs.map(run).collect(), ..Runs::default() })
+    }
+}

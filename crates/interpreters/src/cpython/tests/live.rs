@@ -1,0 +1,226 @@
+//! Running programs, of each version of CPython that the machine has.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::cpython::check::check;
+use crate::cpython::{Offsets, detect};
+use crate::{Budget, MappedFiles, Process, ProcessMemory, Refusal};
+
+/// Interpreters: Debian's, and those of pyenv.
+fn interpreters() -> Vec<PathBuf> {
+    let mut found = vec![PathBuf::from("/usr/bin/python3")];
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    if let Ok(versions) = std::fs::read_dir(home.join(".pyenv/versions")) {
+        found.extend(versions.flatten().map(|version| version.path().join("bin/python3")));
+    }
+    found.retain(|path| path.exists());
+    found
+}
+
+/// A running program, which ends with this value.
+struct Program {
+    child: Child,
+    output: tempfile::NamedTempFile,
+}
+
+impl Program {
+    /// `known.py`, when all of its threads wait.
+    fn known(interpreter: &PathBuf) -> Program {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/known.py");
+        let program = Program::start(Command::new(interpreter).arg(script));
+        let has_stacks = || program.text().ends_with("ready\n");
+        until(has_stacks);
+        program
+    }
+
+    fn start(command: &mut Command) -> Program {
+        let output = tempfile::NamedTempFile::new().unwrap();
+        let stdout = output.reopen().unwrap();
+        let child = command.stdout(stdout).stderr(Stdio::null()).spawn().unwrap();
+        Program { child, output }
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.output.path()).unwrap()
+    }
+
+    fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    fn memory(&self) -> ProcessMemory {
+        ProcessMemory::new(self.pid(), Budget { bytes: 64 << 20, calls: 1 << 20 })
+    }
+
+    fn detect(&self) -> Result<Option<Cpython>, Refusal> {
+        let files = MappedFiles::open(self.pid()).unwrap();
+        let threads = sys::procfs::threads(self.pid()).unwrap();
+        let memory = self.memory();
+        detect(&Process { images: &files.images(), threads: &threads, memory: &memory })
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for a condition.
+fn until(mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the condition does not hold");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Versions of CPython with a table.
+fn is_supported(interpreter: &PathBuf) -> bool {
+    let script = "import sys; sys.exit(not (3, 8) <= sys.version_info[:2] <= (3, 13))";
+    let ended = Command::new(interpreter).args(["-c", script]).status();
+    ended.is_ok_and(|status| status.success())
+}
+
+fn supported() -> Vec<PathBuf> {
+    let found: Vec<PathBuf> = interpreters().into_iter().filter(is_supported).collect();
+    if found.is_empty() {
+        sys::testing::skip("there is no CPython from 3.8 to 3.13");
+    }
+    found
+}
+
+#[test]
+fn stacks_of_waiting_threads_are_those_that_the_program_states() {
+    for interpreter in supported() {
+        let program = Program::known(&interpreter);
+        let cpython = program.detect().unwrap().expect("CPython");
+        let memory = program.memory();
+        for (pointer, shape, expected) in stacks(&program.text()) {
+            let (end, frames) = frames(&cpython, &copies(&cpython, pointer, &memory));
+            assert_eq!(end, ChainEnd::Complete, "{interpreter:?} {shape}");
+            assert_eq!(lines(&cpython, &frames, &memory), expected, "{interpreter:?} {shape}");
+        }
+    }
+}
+
+/// Changes of one offset. Not among them: the two names of a function, which are the same for most,
+/// and the characters of a `str` that is not ASCII, which a process need not have.
+fn changes(offsets: &Offsets) -> Vec<(&'static str, Offsets)> {
+    let changed = |name, change: fn(&mut Offsets)| {
+        let mut offsets = offsets.clone();
+        change(&mut offsets);
+        (name, offsets)
+    };
+    let mut all = vec![
+        changed("key", |o| o.key += 8),
+        // Behind the pointer to the first interpreter is one to the main one, which it is.
+        changed("first_interpreter", |o| o.first_interpreter += 16),
+        // The same of thread states, in 3.13.
+        changed("first_thread", |o| o.first_thread += 16),
+        changed("next_thread", |o| o.next_thread += 8),
+        changed("interpreter", |o| o.interpreter += 8),
+        changed("thread_id", |o| o.thread_id += 8),
+        changed("frame_previous", |o| o.frame_previous += 8),
+        changed("frame_code", |o| o.frame_code += 8),
+        changed("frame_position", |o| o.frame_position += 8),
+        changed("code_filename", |o| o.code_filename -= 8),
+        changed("code_lines", |o| o.code_lines += 8),
+        changed("code_bytecode", |o| o.code_bytecode += 8),
+        changed("object_type", |o| o.object_type += 8),
+        changed("object_size", |o| o.object_size += 8),
+        changed("str_length", |o| o.str_length += 8),
+        changed("str_state", |o| o.str_state += 8),
+        changed("str_ascii", |o| o.str_ascii += 8),
+        changed("bytes_data", |o| o.bytes_data += 8),
+        changed("code_first_line", |o| o.code_first_line += 8),
+    ];
+    if offsets.native_id.is_some() {
+        all.push(changed("native_id", |o| o.native_id = o.native_id.map(|at| at + 8)));
+    }
+    if offsets.frame_owner.is_some() {
+        all.push(changed("frame_owner", |o| o.frame_owner = o.frame_owner.map(|at| at + 8)));
+    }
+    if offsets.frame_entry.is_some() {
+        all.push(changed("frame_entry", |o| o.frame_entry = o.frame_entry.map(|at| at + 8)));
+    }
+    if offsets.c_frames.is_some() {
+        all.push(changed("c_frames.previous", |o| o.c_frames.as_mut().unwrap().previous += 8));
+        all.push(changed("c_frames.first", |o| o.c_frames.as_mut().unwrap().first += 8));
+    }
+    all
+}
+
+#[test]
+fn an_offset_that_is_changed_is_noticed() {
+    for interpreter in supported() {
+        let program = Program::known(&interpreter);
+        let found = program.detect().unwrap().expect("CPython");
+        let memory = program.memory();
+        let threads = sys::procfs::threads(program.pid()).unwrap();
+        let mut missed = Vec::new();
+        for (name, offsets) in changes(&found.offsets) {
+            let Cpython { symbols, threads: layout, .. } = found.clone();
+            let changed = Cpython::new(offsets, symbols, layout, &memory);
+            let result = changed.and_then(|cpython| check(&cpython, &threads, &memory));
+            if result.is_ok() {
+                missed.push(name);
+            }
+        }
+        assert!(missed.is_empty(), "{interpreter:?}: {missed:?}");
+    }
+}
+
+/// Calls functions all the time: frames change while they are read.
+const BUSY: &str = "
+def a(n):
+    return a(n - 1) + sum(map(len, ['x'] * n)) if n else 0
+def b(n):
+    return sorted([b(n - 1), 1], key=lambda x: -x)[0] if n else 0
+print('ready', flush=True)
+while True:
+    a(20)
+    b(10)
+";
+
+#[test]
+fn a_process_that_runs_all_the_time_passes_the_check() {
+    for interpreter in supported() {
+        let program = Program::start(Command::new(&interpreter).args(["-c", BUSY]));
+        until(|| program.text().ends_with("ready\n"));
+        for _ in 0..10 {
+            let cpython = program.detect().expect("the check passes").expect("CPython");
+            assert_eq!(
+                cpython.walks().len(),
+                if (10..=11).contains(&cpython.offsets.minor) { 2 } else { 1 }
+            );
+        }
+    }
+}
+
+#[test]
+fn a_process_without_an_interpreter_has_none() {
+    let program = Program::start(Command::new("sleep").arg("1000"));
+    until(|| MappedFiles::open(program.pid()).is_ok_and(|files| files.images().len() >= 2));
+    assert!(matches!(program.detect(), Ok(None)));
+}
+
+/// Versions of pyenv without a table.
+#[test]
+fn versions_without_a_table_are_refused_by_name() {
+    for interpreter in interpreters().iter().filter(|path| !is_supported(path)) {
+        let script =
+            "import sys, time; sys.stdout.write('ready\\n'); sys.stdout.flush(); time.sleep(1000)";
+        let program = Program::start(Command::new(interpreter).args(["-c", script]));
+        until(|| program.text().ends_with("ready\n"));
+        match program.detect() {
+            Err(Refusal::Version(name)) => assert!(name.starts_with("CPython 3."), "{name}"),
+            // 2.7 has other symbols.
+            other => assert!(matches!(other, Ok(None)), "{interpreter:?}"),
+        }
+    }
+}

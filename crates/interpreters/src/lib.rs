@@ -1,0 +1,162 @@
+//! The user's own functions of interpreted programs: which interpreter a process has, which of its
+//! structures are to be copied at a sample, and what these bytes mean: functions, files and lines.
+//!
+//! An interpreter is recognized by the files that its process has mapped ([`Process`]); a table of
+//! offsets is checked against the process before it is used. The copy is made by a program at the
+//! sample, which a [`WalkDescriptor`](walk::WalkDescriptor) describes as data; decoding it reads no
+//! memory. Names are read later ([`Memory`]), and only of code that is still what it was at the
+//! sample.
+//!
+//! It opens no event, contains no program of the kernel, prints nothing, and neither guesses a frame
+//! nor a name. All that it reads of a process may be hostile: lengths are bounded by tables of its
+//! own.
+
+pub mod cpython;
+mod glibc;
+mod images;
+mod lines;
+mod memory;
+pub mod merge;
+pub mod walk;
+
+use std::fmt;
+
+pub use images::{LoadedImage, MappedFiles, Process};
+pub use lines::Lines;
+pub use memory::{Budget, Memory, ProcessMemory, ReadError};
+#[cfg(any(test, feature = "testing"))]
+pub use memory::{Recorded, Recorder};
+use merge::{Merge, NativeStack};
+use walk::{WalkCopy, WalkDescriptor};
+
+/// An interpreter in a process.
+pub trait Runtime: Send {
+    /// Its name and version, as in `CPython 3.11`.
+    fn version(&self) -> String;
+
+    /// What is to be copied of a thread at a sample: one copy for each walk, in this order.
+    fn walks(&self) -> &[WalkDescriptor];
+
+    /// The user's frames in the copies of a sample, the innermost first, and how their chain ends.
+    fn frames(&self, copies: &[WalkCopy], out: &mut Vec<UserFrame>) -> ChainEnd;
+
+    /// Where the user's frames belong among the native ones of the same sample.
+    fn merge(&self, copies: &[WalkCopy], native: &NativeStack) -> Merge;
+
+    /// Names a code object that was copied at a sample, if it is still the same.
+    fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name;
+}
+
+/// A code object at the time of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodeKey {
+    /// Its address.
+    pub object: u64,
+    /// Words of it that were read at the sample. Another object at the same address has others.
+    pub identity: [u64; 3],
+    /// Position of the instruction that was executing, in bytes from the first one;
+    /// [`CodeKey::NOT_BEGUN`] before it.
+    pub position: u32,
+}
+
+impl CodeKey {
+    /// The position in code of which no instruction has been executed yet.
+    pub const NOT_BEGUN: u32 = u32::MAX;
+}
+
+/// A frame of the user's program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserFrame {
+    /// Its address in the process.
+    pub address: u64,
+    /// Its code.
+    pub code: CodeKey,
+    /// It is the outermost of those that one native frame of the interpreter executes.
+    pub is_entry: bool,
+}
+
+/// How a chain of the user's frames ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainEnd {
+    /// With the outermost frame.
+    Complete,
+    /// There are more frames than are copied.
+    TooMany,
+    /// Memory of the next frame could not be read.
+    Fault,
+    /// The copied bytes are no frames of this interpreter; no frame was decoded.
+    Damaged,
+    /// The thread executes no code of the interpreter.
+    Nothing,
+}
+
+/// What a code object is, or why that is unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// Its names and lines.
+    Found(Code),
+    /// Another object is at its address now, or none.
+    Gone,
+    /// Its memory cannot be read now.
+    Unreadable(ReadError),
+}
+
+/// Names and lines of a code object. A line is found without memory of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The function, with classes and functions around it where the interpreter has them.
+    pub function: String,
+    /// Its file as the interpreter has it; empty if its name is too long.
+    pub file: String,
+    /// The line at which it begins.
+    pub first_line: u32,
+    /// Its line table.
+    pub lines: Lines,
+}
+
+impl Code {
+    /// The line of a position ([`CodeKey::position`]); `None` for instructions without a line.
+    pub fn line(&self, position: u32) -> Option<u32> {
+        match position {
+            CodeKey::NOT_BEGUN => Some(self.first_line),
+            _ => self.lines.line(self.first_line, position),
+        }
+    }
+}
+
+/// Why the user's functions of an interpreter are not shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no table of offsets for this version: its name.
+    Version(String),
+    /// A build in which threads run without a global lock: its name.
+    FreeThreaded(String),
+    /// It runs no code yet, or does not any more: try again later.
+    NotRunning,
+    /// Its structures are not what the table of offsets states: what was found instead.
+    Layout(&'static str),
+    /// Memory of the process could not be read.
+    Memory(ReadError),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Version(name) => write!(f, "{name} is not supported"),
+            Refusal::FreeThreaded(name) => {
+                write!(f, "{name} without a global lock (free-threaded) is not supported")
+            }
+            Refusal::NotRunning => f.write_str("the interpreter runs no code at this time"),
+            Refusal::Layout(found) => {
+                write!(f, "the interpreter's structures are not as in its releases: {found}")
+            }
+            Refusal::Memory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<ReadError> for Refusal {
+    fn from(error: ReadError) -> Refusal {
+        Refusal::Memory(error)
+    }
+}
