@@ -8,6 +8,7 @@ mod debuginfod;
 #[path = "../../../crates/demangle/fuzz/demangle.rs"]
 mod demangle;
 mod formats_in;
+mod interpreters_in;
 mod names;
 mod profile;
 mod records;
@@ -36,7 +37,7 @@ impl Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 10] = [
+pub const ALL: [Target; 11] = [
     Target::new("profile", profile::run),
     Target::new("formats", formats_in::run),
     Target::new("records", records::run),
@@ -47,4 +48,5 @@ pub const ALL: [Target; 10] = [
     Target::of_programs("unwind", unwind::run),
     Target::of_programs("analysis", analysis::run),
     Target::new("debuginfod", debuginfod::run),
+    Target::new("interpreters", interpreters_in::run),
 ];

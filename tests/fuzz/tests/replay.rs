@@ -130,4 +130,5 @@ replayed! {
     stacks_in_any_program_are_unwound_within_bounds: "unwind",
     the_analysis_of_code_costs_what_its_size_allows: "analysis",
     answers_of_debuginfod_servers_are_taken_or_refused: "debuginfod",
+    memory_of_interpreters_is_read_within_bounds: "interpreters",
 }
