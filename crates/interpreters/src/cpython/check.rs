@@ -6,15 +6,20 @@
 //! code has names and lines. The process runs meanwhile, so a failure is tried again.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
-use super::runs::is_consistent;
+use super::runs::{ends_in_thread_state, is_consistent};
 use super::{Cpython, frames, names};
 use crate::memory::{Memory, ReadError};
 use crate::walk::{self, Thread, WalkCopy};
 use crate::{ChainEnd, Code, Lines, Name, Refusal, UserFrame};
 
-/// A thread that runs changes its frames between two reads.
-const TRIES: usize = 8;
+/// Tries for a process that runs: it changes its frames between two reads.
+pub(super) const TRIES: usize = 64;
+
+/// Pause between two tries. A thread that waits for a CPU in the middle of a call is there for some
+/// milliseconds.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Most thread states that are read.
 const MAX_STATES: usize = 256;
@@ -34,7 +39,7 @@ enum Found {
     Nothing,
 }
 
-/// Checks the offsets of a process.
+/// Checks the offsets of a process, with at most `tries`.
 ///
 /// # Errors
 ///
@@ -43,11 +48,15 @@ pub(super) fn check(
     cpython: &Cpython,
     threads: &[i32],
     memory: &dyn Memory,
+    tries: usize,
 ) -> Result<(), Refusal> {
     let mut result = Err(Refusal::NotRunning);
     // Thread states with frames that were right in one of the tries.
     let mut right = HashSet::new();
-    for _ in 0..TRIES {
+    for number in 0..tries {
+        if number > 0 {
+            std::thread::sleep(PAUSE);
+        }
         result = try_once(cpython, threads, memory, &mut right);
         match result {
             Err(Refusal::Layout(_) | Refusal::Memory(ReadError::Unmapped)) => {}
@@ -72,14 +81,15 @@ fn try_once(
     let mut failures = Vec::new();
     let states = states(cpython, memory)?;
     right.retain(|state| states.contains(state));
-    for state in states {
+    let open = states.iter().copied().filter(|state| !right.contains(state));
+    for state in open.collect::<Vec<u64>>() {
         match thread(cpython, state, threads, memory) {
             Ok(Found::Frames) => {
                 right.insert(state);
             }
             Err(FIRST_LINE) => return Err(FIRST_LINE),
-            Err(error) if !right.contains(&state) => failures.push(error),
-            _ => {}
+            Err(error) => failures.push(error),
+            Ok(Found::Nothing) => {}
         }
     }
     match failures.pop() {
@@ -138,15 +148,27 @@ fn thread(
         let other = Refusal::Layout("the way from a thread to its state is another one");
         return if is_a_state { Ok(Found::Nothing) } else { Err(other) };
     }
+    let result = all_frames(cpython, &copies, memory);
+    let Err(Refusal::Layout(_)) = result else { return result };
+    let again = walk::run(&cpython.walks[0], thread, memory);
+    if again == copies[0] { result } else { outermost_frames(cpython, &copies, memory) }
+}
+
+/// Checks all frames of a thread that does not run.
+fn all_frames(
+    cpython: &Cpython,
+    copies: &[WalkCopy],
+    memory: &dyn Memory,
+) -> Result<Found, Refusal> {
     let mut user = Vec::new();
-    match frames::decode(cpython, &copies, &mut user).end {
+    match frames::decode(cpython, copies, &mut user).end {
         ChainEnd::Nothing => return Ok(Found::Nothing),
         ChainEnd::Complete | ChainEnd::TooMany => {}
         ChainEnd::Fault | ChainEnd::Damaged => {
             return Err(Refusal::Layout("the list of a thread's frames is another one"));
         }
     }
-    if !is_consistent(cpython, &copies) {
+    if !is_consistent(cpython, copies) {
         return Err(Refusal::Layout("evaluations do not end where frames state it"));
     }
     // Before a call, there are instructions that load what is called.
@@ -154,6 +176,26 @@ fn thread(
         return Err(Refusal::Layout("a caller is at its first instruction"));
     }
     for frame in user.iter().rev().take(MAX_CODE) {
+        code(cpython, frame, memory)?;
+    }
+    Ok(if user.is_empty() { Found::Nothing } else { Found::Frames })
+}
+
+/// Checks the outermost frames of a thread that runs, which it does not leave.
+fn outermost_frames(
+    cpython: &Cpython,
+    copies: &[WalkCopy],
+    memory: &dyn Memory,
+) -> Result<Found, Refusal> {
+    /// Frames of a running thread that it rarely leaves: of a module and its main function.
+    const OUTERMOST: usize = 2;
+    let user = frames::outermost(cpython, &copies[0], OUTERMOST);
+    let user =
+        user.ok_or(Refusal::Layout("the list of a running thread's frames is another one"))?;
+    if !ends_in_thread_state(cpython, copies) {
+        return Err(Refusal::Layout("the list of evaluations does not end in the thread state"));
+    }
+    for frame in &user {
         code(cpython, frame, memory)?;
     }
     Ok(if user.is_empty() { Found::Nothing } else { Found::Frames })

@@ -53,7 +53,7 @@ pub fn detect(process: &Process) -> Result<Option<Cpython>, Refusal> {
     let offsets = offsets(minor, runtime, process.memory)?;
     let threads = ThreadLayout::find(process.images);
     let cpython = Cpython::new(offsets, symbols, threads, process.memory)?;
-    check::check(&cpython, process.threads, process.memory)?;
+    check::check(&cpython, process.threads, process.memory, check::TRIES)?;
     Ok(Some(cpython))
 }
 

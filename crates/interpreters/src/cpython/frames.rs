@@ -106,6 +106,29 @@ pub(super) fn decode(cpython: &Cpython, copies: &[WalkCopy], out: &mut Vec<UserF
     Chain { end, links }
 }
 
+/// The outermost frames of a chain, at most `most`, the innermost first; `None` if it does not end as
+/// chains do.
+pub(super) fn outermost(cpython: &Cpython, copy: &WalkCopy, most: usize) -> Option<Vec<UserFrame>> {
+    let walk = cpython.walks.first()?;
+    let all: Vec<Frame> = copy.frames(walk).collect();
+    let is_right = |last: &Frame| match cpython.layout.owner {
+        Some(_) => is_anchor(&cpython.layout, last),
+        None => user_frame(cpython, last).is_some_and(|frame| frame.is_entry),
+    };
+    if copy.status != Status::Complete || !all.last().is_some_and(is_right) {
+        return None;
+    }
+    let mut user = all.iter().filter(|frame| !is_anchor(&cpython.layout, frame));
+    let mut found = Vec::new();
+    while found.len() < most
+        && let Some(frame) = user.next_back()
+    {
+        found.push(user_frame(cpython, frame)?);
+    }
+    found.reverse();
+    Some(found)
+}
+
 fn is_anchor(layout: &Layout, frame: &Frame) -> bool {
     layout.owner.is_some_and(|place| frame.byte(place.into()) == OWNED_BY_C_STACK)
 }

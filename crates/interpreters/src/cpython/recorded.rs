@@ -62,6 +62,6 @@ impl Cpython {
     ///
     /// What is not as expected.
     pub fn check(&self, threads: &[i32], recorded: &Recorded) -> Result<(), Refusal> {
-        check::check(self, threads, recorded)
+        check::check(self, threads, recorded, 1)
     }
 }

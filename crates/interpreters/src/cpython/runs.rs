@@ -46,6 +46,13 @@ pub(super) fn merge(cpython: &Cpython, copies: &[WalkCopy], native: &NativeStack
     merge_runs(native, &runs, |frame| cpython.evaluates(native.frames[frame].address))
 }
 
+/// True if the list of C frames ends in the thread state, or the version has none.
+pub(super) fn ends_in_thread_state(cpython: &Cpython, copies: &[WalkCopy]) -> bool {
+    cpython.offsets.c_frames.is_none_or(|members| {
+        CFrameList::new(cpython, copies, members).is_some_and(|list| list.is_complete)
+    })
+}
+
 /// True if frames and evaluations of a thread that does not run end at the same places.
 pub(super) fn is_consistent(cpython: &Cpython, copies: &[WalkCopy]) -> bool {
     let mut frames = Vec::new();
