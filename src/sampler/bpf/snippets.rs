@@ -114,6 +114,27 @@ pub fn read_user(code: &mut BpfCode, to: i16, bytes: i32, failed: CodeLabel) {
     code.jump_if_value(If::Differ, R0, 0, failed);
 }
 
+/// `R2` = the flags with which a record is written to a ring of `size` bytes: prof is woken each time
+/// that another quarter of the ring is full, by all records of the first eighth behind that. The
+/// first one may see a later position, because other CPUs write too.
+pub fn wake_when_due(c: &mut BpfCode, ring: &Map, size: u32) {
+    /// Flags of `bpf_ringbuf_submit` and `bpf_ringbuf_output`.
+    const NO_WAKEUP: i32 = 1;
+    const FORCE_WAKEUP: i32 = 2;
+    let quiet = c.label();
+    c.map(R1, ring.fd());
+    // `BPF_RB_AVAIL_DATA`
+    c.op_value(AluOp::Mov, R2, 0);
+    c.call(Helper::RingQuery);
+    let quarter = size as i32 / 4;
+    c.op_value(AluOp::Mov, R2, NO_WAKEUP);
+    c.jump_if_value(If::Less, R0, quarter, quiet);
+    c.op_value(AluOp::And, R0, quarter - 1);
+    c.jump_if_value(If::AtLeast, R0, quarter / 8, quiet);
+    c.op_value(AluOp::Mov, R2, FORCE_WAKEUP);
+    c.put(quiet);
+}
+
 /// Registers of [`choose`].
 #[derive(Clone, Copy)]
 pub struct ChoiceRegisters {

@@ -23,10 +23,6 @@ const PAGE: i32 = KERNEL_PAGE as i32;
 /// the record needs the room, and the overlap is compared.
 const OVERLAP: i32 = 6 << 10;
 
-/// Flags of `bpf_ringbuf_submit`.
-const NO_WAKEUP: i32 = 1;
-const FORCE_WAKEUP: i32 = 2;
-
 /// Offsets of fields in the kernel's structs, and type IDs of the functions that the program calls.
 #[derive(Debug)]
 pub struct Kernel {
@@ -371,21 +367,8 @@ impl DeepProgram<'_> {
         c.call(Helper::RingSubmit);
     }
 
-    /// `R2` = the flags for [`Helper::RingSubmit`] and [`Helper::RingDiscard`]: prof is woken each
-    /// time that another quarter of the ring is full, by all records of the first eighth behind
-    /// that. The first one may see a later position, because other CPUs write too.
+    /// `R2` = the flags for [`Helper::RingSubmit`] and [`Helper::RingDiscard`].
     fn wake_when_due(&self, c: &mut BpfCode) {
-        let quiet = c.label();
-        c.map(R1, self.ring.fd());
-        // `BPF_RB_AVAIL_DATA`
-        c.op_value(AluOp::Mov, R2, 0);
-        c.call(Helper::RingQuery);
-        let quarter = self.ring_size as i32 / 4;
-        c.op_value(AluOp::Mov, R2, NO_WAKEUP);
-        c.jump_if_value(If::Less, R0, quarter, quiet);
-        c.op_value(AluOp::And, R0, quarter - 1);
-        c.jump_if_value(If::AtLeast, R0, quarter / 8, quiet);
-        c.op_value(AluOp::Mov, R2, FORCE_WAKEUP);
-        c.put(quiet);
+        snippets::wake_when_due(c, self.ring, self.ring_size);
     }
 }
