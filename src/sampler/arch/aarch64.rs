@@ -28,6 +28,9 @@ pub const CPU_PMU: &str = "armv8_pmuv3_0";
 /// Field of `pt_regs` with the instruction pointer.
 pub const IP_FIELD: &str = "pc";
 
+/// Field of `pt_regs` with the frame pointer, and its offset in that field.
+pub const FRAME_POINTER: (&str, i16) = ("regs", 29 * 8);
+
 /// Offsets of a system call's number and arguments in `pt_regs`, whose fields `offset` finds.
 ///
 /// The number is in x8, the arguments are in x0 to x5. The result replaces x0, which is kept in

@@ -34,6 +34,9 @@ pub const CPU_PMU: &str = "cpu";
 /// Field of `pt_regs` with the instruction pointer.
 pub const IP_FIELD: &str = "ip";
 
+/// Field of `pt_regs` with the frame pointer, and its offset in that field.
+pub const FRAME_POINTER: (&str, i16) = ("bp", 0);
+
 /// Offsets of a system call's number and arguments in `pt_regs`, whose fields `offset` finds.
 pub fn call_arguments(offset: impl Fn(&str) -> io::Result<i16>) -> io::Result<CallArguments> {
     Ok(CallArguments {

@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 mod program;
-mod ring;
+pub(super) mod ring;
 mod session;
 
 use std::io;
@@ -22,6 +22,7 @@ use super::btf::Btf;
 use super::filter::SampleFilter;
 use super::number;
 use super::syscall::{self, EntrySize, Map, MapKind};
+use super::walk::Walks;
 use program::{DeepProgram, Kernel, LoopEnd};
 use ring::{CopyRing, SlotState};
 pub use session::DeepStacks;
@@ -157,6 +158,8 @@ pub struct Deep {
     /// True if samples use the thread IDs of the kernel's PID namespace.
     same_numbers: bool,
     counts: DeepStackCounts,
+    /// Walks over frames of interpreters at the same samples.
+    walks: Option<Walks>,
 }
 
 impl Deep {
@@ -187,7 +190,19 @@ impl Deep {
             released: 0,
             same_numbers: procfs::is_first_pid_namespace(),
             counts: DeepStackCounts::default(),
+            walks: None,
         })
+    }
+
+    /// Programs that are attached from now on walk over frames of interpreters, too, if the kernel
+    /// has what limits their loops (Linux 6.9).
+    pub fn set_walks(&mut self, walks: Walks) {
+        self.walks = Some(walks);
+    }
+
+    /// The walks, if there are any.
+    pub fn walks(&mut self) -> Option<&mut Walks> {
+        self.walks.as_mut()
     }
 
     /// Attaches the program to an event that copies `dump` bytes of the stack, and to those that
@@ -231,7 +246,10 @@ impl Deep {
         let lost = &self.lost;
         let kernel = &self.kernel;
         let cap = self.cap;
-        DeepProgram { ring, ring_size, lost, kernel, dump, cap, processes, end }.program()
+        // The verifier would follow each round of their loops.
+        let walks = self.walks.as_ref().filter(|_| end == LoopEnd::MayGoto);
+        let walks = walks.map(Walks::program);
+        DeepProgram { ring, ring_size, lost, kernel, dump, cap, processes, walks, end }.program()
     }
 
     /// Becomes readable when another quarter of the ring has filled.

@@ -18,6 +18,7 @@ pub mod stop;
 mod syscall;
 pub mod syscalls;
 mod thread_set;
+pub mod walk;
 
 use std::io;
 use std::os::fd::RawFd;

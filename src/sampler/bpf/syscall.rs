@@ -14,6 +14,7 @@ use sys::procfs;
 const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOKUP: libc::c_int = 1;
 const MAP_UPDATE: libc::c_int = 2;
+const MAP_DELETE: libc::c_int = 3;
 const MAP_NEXT_KEY: libc::c_int = 4;
 const PROG_LOAD: libc::c_int = 5;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
@@ -214,6 +215,13 @@ impl Map {
         let mut attr = self.element(key, value.as_ptr() as u64);
         // SAFETY: key and value live, and are as large as the map's.
         unsafe { bpf(MAP_UPDATE, &mut attr) }.map(drop)
+    }
+
+    /// Removes a key, if it has a value.
+    pub fn remove(&self, key: &[u8]) {
+        let mut attr = self.element(key, 0);
+        // SAFETY: the key lives, and is as large as the map's.
+        let _ = unsafe { bpf(MAP_DELETE, &mut attr) };
     }
 
     /// Sets the event of a CPU (by its number) in a [`MapKind::PerfEvents`]; the event must outlive

@@ -71,11 +71,13 @@ fn object(start: &Start, thread: Thread, memory: &dyn Memory) -> Result<u64, Rea
         }
         Start::List { pointer, next, key } => {
             let mut object = memory.word(*pointer)?;
-            for _ in 0..MAX_LIST {
+            for left in (0..MAX_LIST).rev() {
                 if object == 0 || memory.word(at(object, *key))? == thread.pointer {
                     return Ok(object);
                 }
-                object = memory.word(at(object, *next))?;
+                if left > 0 {
+                    object = memory.word(at(object, *next))?;
+                }
             }
             Ok(0)
         }

@@ -12,6 +12,7 @@ use crate::sampler::bpf::go_stack::{FARTHEST_END, SKIPPED_WORDS};
 use crate::sampler::bpf::return_probes::{ReturnProbes, read_kernel};
 use crate::sampler::bpf::snippets::read_user;
 use crate::sampler::bpf::syscall::Map;
+use crate::sampler::bpf::walk::program::{SampleWords, WalkProgram};
 use crate::sampler::bpf::{filter, snippets};
 use sys::arch::PAGE as KERNEL_PAGE;
 
@@ -79,6 +80,8 @@ pub struct DeepProgram<'a> {
     pub cap: u32,
     /// Samples of other processes are dropped.
     pub processes: Option<&'a Map>,
+    /// Walks over frames of interpreters.
+    pub walks: Option<WalkProgram<'a>>,
     /// The method to limit the loop for the verifier.
     pub end: LoopEnd,
 }
@@ -110,6 +113,9 @@ impl DeepProgram<'_> {
         let mut c = BpfCode::default();
         let [out, copy] = [(); 2].map(|()| c.label());
         self.read_thread(&mut c, out);
+        if let Some(walks) = &self.walks {
+            walk(&mut c, walks);
+        }
         if let Some(probes) = &self.kernel.probes {
             self.copy_replaced(&mut c, probes);
         }
@@ -371,4 +377,21 @@ impl DeepProgram<'_> {
     fn wake_when_due(&self, c: &mut BpfCode) {
         snippets::wake_when_due(c, self.ring, self.ring_size);
     }
+}
+
+/// Walks over frames of interpreters. Preserves `R6` to `R9`, which have what
+/// [`DeepProgram::read_thread`] has read.
+fn walk(c: &mut BpfCode, walks: &WalkProgram) {
+    /// Offsets on the program's stack, before they have their other use.
+    const THREAD_POINTER: i16 = LENGTH;
+    const START_STACK: i16 = HOLES;
+    c.store(AccessSize::Long, R10, THREAD_POINTER, R7);
+    c.store(AccessSize::Long, R10, START_STACK, R8);
+    let (time, tid, ip, sp) = (TIME, TID, IP, SP);
+    walks.run(c, SampleWords { time, tid, ip, sp, thread_pointer: THREAD_POINTER });
+    c.load(AccessSize::Long, R6, R10, SP);
+    c.load(AccessSize::Long, R7, R10, THREAD_POINTER);
+    c.load(AccessSize::Long, R8, R10, START_STACK);
+    c.call(Helper::CurrentTask);
+    c.op(AluOp::Mov, R9, R0);
 }

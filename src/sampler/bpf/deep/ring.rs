@@ -103,8 +103,7 @@ impl CopyRing {
     pub fn bytes(&self, at: usize, length: usize) -> &[u8] {
         assert!(at <= 2 * self.size && length <= 2 * self.size - at);
         // SAFETY: the range is within the data (asserted). The kernel does not write to a complete
-        // record until it is released, which [`super::Deep`] does only when its bytes are not
-        // borrowed.
+        // record until it is released, which its users do only when its bytes are not borrowed.
         unsafe { std::slice::from_raw_parts(self.written.as_ptr().add(PAGE + at), length) }
     }
 

@@ -50,3 +50,34 @@ fn the_kernel_accepts_the_program_with_each_end_of_the_loop() {
         skip_hardware("the kernel has no may_goto");
     }
 }
+
+/// Number of instructions that the verifier has followed, of a program that is loaded.
+fn verified(program: &OwnedFd) -> u64 {
+    let info = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
+    let info = std::fs::read_to_string(info).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("verified_insns:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// Loops over frames of unknown number must not be followed round by round.
+#[test]
+fn walks_add_less_than_20_000_instructions_to_verify() {
+    if !may_load() {
+        return;
+    }
+    let mut deep = Deep::new(DEEPEST).unwrap();
+    let load = |deep: &Deep| {
+        let program = deep.program(sys::record::MAX_DUMP, None, LoopEnd::MayGoto);
+        let begun = std::time::Instant::now();
+        let loaded = syscall::load_for_samples("prof_deep", &program);
+        (loaded, program.len(), begun.elapsed())
+    };
+    let (Ok(without), length, _) = load(&deep) else {
+        return skip_hardware("the kernel has no may_goto");
+    };
+    deep.set_walks(Walks::new(4096).unwrap());
+    let (with, whole, took) = load(&deep);
+    let added = verified(&with.unwrap()).saturating_sub(verified(&without));
+    eprintln!("{} instructions, {added} verified, {took:?} for the program", whole - length);
+    assert!((1..20_000).contains(&added), "{added}");
+}

@@ -171,7 +171,7 @@ impl WaitPrograms<'_> {
         let short = c.label();
         c.number(R3, snippets::THIS_CPU);
         c.jump_if_value(If::Less, R9, LONG_WAIT, short);
-        c.call(Helper::ProcessorId);
+        c.call(Helper::CpuNumber);
         c.op(AluOp::Mov, R3, R0);
         c.op_value(AluOp::Add, R3, self.maps.cpus as i32);
         c.put(short);

@@ -1,0 +1,209 @@
+//! CPython, of each version that the machine has.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use interpreters::cpython::{Cpython, detect};
+use interpreters::walk::{Status, Thread, run};
+use interpreters::{
+    Budget, ChainEnd, MappedFiles, Name, Process, ProcessMemory, Runtime, UserFrame,
+};
+
+use super::*;
+
+/// A CPython that runs a script.
+struct Python {
+    child: Child,
+    cpython: Cpython,
+    memory: ProcessMemory,
+    /// Its thread pointer.
+    pointer: u64,
+    names: HashMap<[u64; 3], String>,
+}
+
+/// Interpreters with a table of offsets: Debian's, and those of pyenv.
+fn interpreters() -> Vec<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let versions = std::fs::read_dir(home.join(".pyenv/versions")).into_iter().flatten().flatten();
+    let mut found = vec![PathBuf::from("/usr/bin/python3")];
+    found.extend(versions.map(|version| version.path().join("bin/python3")));
+    let script = "import sys; sys.exit(not (3, 8) <= sys.version_info[:2] <= (3, 13))";
+    found.retain(|path| {
+        Command::new(path).args(["-c", script]).status().is_ok_and(|status| status.success())
+    });
+    if found.is_empty() {
+        sys::testing::skip("there is no CPython from 3.8 to 3.13");
+    }
+    found
+}
+
+impl Python {
+    /// Runs a script after it has written its thread pointer.
+    fn start(interpreter: &PathBuf, script: &str) -> Python {
+        let script = format!("import _thread\nprint(_thread.get_ident(), flush=True)\n{script}");
+        let mut command = Command::new(interpreter);
+        let mut child = command.args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let pointer = line.trim().parse().unwrap();
+        let pid = child.id() as i32;
+        let files = MappedFiles::open(pid).unwrap();
+        let memory = ProcessMemory::new(pid, Budget { bytes: usize::MAX, calls: usize::MAX });
+        let process = Process { images: &files.images(), threads: &[pid], memory: &memory };
+        let cpython = detect(&process).unwrap().expect("CPython");
+        Python { child, cpython, memory, pointer, names: HashMap::new() }
+    }
+
+    fn sampled(&self, most: u32) -> Option<Sampling> {
+        let pid = self.child.id() as i32;
+        Sampling::start(pid, most, pid, self.cpython.walks())
+    }
+
+    /// The functions of a sample, the innermost first.
+    fn functions(&mut self, copies: &[WalkCopy]) -> (ChainEnd, Vec<String>) {
+        let mut frames = Vec::new();
+        let end = self.cpython.frames(copies, &mut frames);
+        (end, frames.iter().map(|frame| self.name(frame)).collect())
+    }
+
+    fn name(&mut self, frame: &UserFrame) -> String {
+        let known = self.names.entry(frame.code.identity);
+        let name = || match self.cpython.name(&frame.code, &self.memory) {
+            Name::Found(code) => code.function,
+            other => panic!("{other:?}"),
+        };
+        known.or_insert_with(name).clone()
+    }
+}
+
+impl Drop for Python {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Its last function executes C code without end: no frame changes.
+const KNOWN: &str = "
+import itertools
+def leaf():
+    return sum(itertools.repeat(0))
+def middle(n):
+    return middle(n - 1) if n else max(leaf(), 0)
+class Outer:
+    def __lt__(self, other):
+        return middle(3)
+sorted([Outer(), Outer()])
+";
+
+#[test]
+fn the_copy_of_each_sample_is_that_of_the_model() {
+    for interpreter in interpreters() {
+        let mut python = Python::start(&interpreter, KNOWN);
+        let walks = python.cpython.walks().to_vec();
+        let Some(mut sampling) = python.sampled(1000) else { return };
+        let mut copies: Vec<WalkCopy> = Vec::new();
+        let mut equal = 0;
+        sampling.until(|walked| {
+            assert_eq!((walked.id, walked.tid), (0, python.child.id() as i32));
+            assert_eq!(
+                walked.walk,
+                copies.len(),
+                "{interpreter:?}: walks of a sample are complete"
+            );
+            copies.push(walked.copy);
+            if copies.len() < walks.len() {
+                return false;
+            }
+            let sample = std::mem::take(&mut copies);
+            let (end, functions) = python.functions(&sample);
+            let leaf = functions.first().is_some_and(|name| name == "leaf");
+            if equal == 0 && !(leaf && end == ChainEnd::Complete) {
+                // It has not come there yet.
+                return false;
+            }
+            let names = |name: &str| name.rsplit('.').next().unwrap().to_owned();
+            let functions: Vec<String> = functions.iter().map(|name| names(name)).collect();
+            let expected = ["leaf", "middle", "middle", "middle", "middle", "__lt__", "<module>"];
+            assert_eq!(
+                (end, &functions[..]),
+                (ChainEnd::Complete, &expected.map(str::to_owned)[..])
+            );
+            let thread = Thread { pointer: python.pointer, frame: 0 };
+            let model: Vec<_> =
+                walks.iter().map(|walk| run(walk, thread, &python.memory)).collect();
+            assert_eq!(sample, model, "{interpreter:?}");
+            equal += 1;
+            equal == 200
+        });
+        assert_eq!(sampling.walks().lost(), 0);
+    }
+}
+
+/// Two recursions, each of which calls only itself.
+const ALTERNATING: &str = "
+def a(n):
+    return a(n - 1) if n else 0
+def b(n):
+    return b(n - 1) if n else 0
+while True:
+    a(40)
+    b(40)
+";
+
+#[test]
+fn no_sample_has_a_call_that_the_program_cannot_make() {
+    const SAMPLES: usize = 5000;
+    let interpreters = interpreters();
+    let each = SAMPLES.div_ceil(interpreters.len().max(1));
+    for interpreter in interpreters {
+        let mut python = Python::start(&interpreter, ALTERNATING);
+        let Some(mut sampling) = python.sampled(1000) else { return };
+        let (mut samples, mut complete) = (0, 0);
+        sampling.until(|walked| {
+            if walked.walk > 0 {
+                return samples >= each;
+            }
+            samples += 1;
+            let (end, functions) = python.functions(&[walked.copy]);
+            complete += usize::from(end == ChainEnd::Complete);
+            for call in functions.windows(2) {
+                let possible = call[1] == "<module>" || call[0] == call[1];
+                assert!(possible && call[0] != "<module>", "{interpreter:?}: {functions:?}");
+            }
+            assert!(end != ChainEnd::Complete || functions.last().unwrap() == "<module>");
+            samples >= each && python.cpython.walks().len() == 1
+        });
+        assert!(complete * 100 >= samples * 99, "{interpreter:?}: {complete} of {samples}");
+    }
+}
+
+/// The cost of a frame is what the limit of frames assumes, but for a slow machine. Prints it.
+#[test]
+fn a_frame_costs_less_than_two_microseconds() {
+    for interpreter in interpreters() {
+        for depth in [10, 100, 900] {
+            let script = format!(
+                "def f(n):\n return f(n - 1) if n else sum(__import__('itertools').repeat(0))\nf({depth})"
+            );
+            let python = Python::start(&interpreter, &script);
+            let Some(mut sampling) = python.sampled(4096) else { return };
+            let size = python.cpython.walks()[0].frame_size();
+            let mut costs = Vec::new();
+            sampling.until(|walked| {
+                let frames = walked.copy.bytes.len() / size;
+                if walked.walk == 0 && frames > depth {
+                    assert_eq!(walked.copy.status, Status::Complete);
+                    costs.push(walked.took / frames as u64);
+                }
+                costs.len() >= 300
+            });
+            costs.sort_unstable();
+            let (half, most) = (costs[costs.len() / 2], costs[costs.len() * 9 / 10]);
+            eprintln!("{interpreter:?}, depth {depth}: p50 {half} ns a frame, p90 {most} ns");
+            assert!(half < 2000);
+        }
+    }
+}
