@@ -25,7 +25,7 @@ struct Sampling {
 }
 
 impl Sampling {
-    /// Samples a thread; `None`, with a reason, if that does not work here.
+    /// Samples a thread, and those that it starts; `None`, with a reason, if that does not work here.
     fn start(tid: i32, most: u32, pid: i32, walks: &[WalkDescriptor]) -> Option<Sampling> {
         Sampling::with_dump(MAX_DUMP, tid, most, pid, walks)
     }
@@ -47,7 +47,12 @@ impl Sampling {
         new.set(pid, 0, walks).unwrap();
         deep.set_walks(new);
         let mut event = Builder::new(Software::CPU_CLOCK);
-        event.observe_pid(tid).any_cpu().sample_period(PERIOD).sample(SampleFlag::TIME);
+        event
+            .observe_pid(tid)
+            .any_cpu()
+            .inherit(true)
+            .sample_period(PERIOD)
+            .sample(SampleFlag::TIME);
         let mut event = event.build().unwrap();
         deep.attach(event.as_raw_fd(), dump, None).unwrap();
         event.enable().unwrap();

@@ -176,6 +176,61 @@ fn no_sample_has_a_call_that_the_program_cannot_make() {
             assert!(end != ChainEnd::Complete || functions.last().unwrap() == "<module>");
             samples >= each && python.cpython.walks().len() == 1
         });
+        eprintln!("{interpreter:?}: {complete} of {samples} samples are complete");
+        assert!(complete * 100 >= samples * 99, "{interpreter:?}: {complete} of {samples}");
+    }
+}
+
+/// Threads that start and end, and wait for the global lock.
+const THREADS: &str = "
+import sys, threading
+sys.setswitchinterval(0.0005)
+def a(n):
+    return a(n - 1) if n else 0
+def b(n):
+    return b(n - 1) if n else 0
+def repeat(function):
+    for _ in range(300):
+        function(20)
+while True:
+    threads = [threading.Thread(target=repeat, args=(f,)) for f in (a, b, a, b)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+";
+
+#[test]
+fn a_sample_has_the_frames_of_its_own_thread() {
+    const SAMPLES: usize = 500;
+    for interpreter in interpreters() {
+        let mut python = Python::start(&interpreter, THREADS);
+        let pid = python.child.id() as i32;
+        let Some(mut sampling) = python.sampled(1000) else { return };
+        let (mut samples, mut complete) = (0, 0);
+        // The function that a thread repeats.
+        let mut repeated: HashMap<i32, String> = HashMap::new();
+        sampling.until(|walked| {
+            if walked.walk > 0 || walked.copy.status == Status::Nothing || samples >= SAMPLES {
+                return samples >= SAMPLES;
+            }
+            assert_eq!(walked.pid, pid);
+            let (end, functions) = python.functions(&[walked.copy]);
+            for name in functions.iter().filter(|name| ["a", "b"].contains(&&***name)) {
+                let known = repeated.entry(walked.tid).or_insert_with(|| name.clone());
+                assert_eq!(known, name, "{interpreter:?}: {functions:?}");
+            }
+            if end == ChainEnd::Complete {
+                let root = functions.last().unwrap();
+                let expected = if walked.tid == pid { "<module>" } else { "_bootstrap" };
+                assert!(root.ends_with(expected), "{interpreter:?}: {functions:?}");
+            }
+            samples += usize::from(walked.tid != pid);
+            complete += usize::from(walked.tid != pid && end == ChainEnd::Complete);
+            false
+        });
+        assert!(repeated.len() > 2, "{interpreter:?}: {} threads", repeated.len());
+        eprintln!("{interpreter:?}: {complete} of {samples} samples are complete");
         assert!(complete * 100 >= samples * 99, "{interpreter:?}: {complete} of {samples}");
     }
 }
