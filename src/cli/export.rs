@@ -190,7 +190,7 @@ pub(super) fn other_way(path: &Path) -> Option<String> {
             format!("prof draws SVG: prof flame -o {svg}, or prof graph -o {svg}")
         }
         "dot" | "gv" => format!("a call graph is written by prof graph -o {}", file(&extension)),
-        "txt" => format!("text is written by prof report > {}", file(&extension)),
+        "txt" => format!("text is written by prof report > {}; {}", file(&extension), known()),
         "json" => format!(
             "the answers of views are written by prof report --json > {}; {}",
             file(&extension),

@@ -80,7 +80,7 @@ fn formats_that_cannot_be_read_or_written_are_named() {
     );
     refused("report no", 1, &["no: not in a format that prof reads: it looks like text"]);
     refused("export", 2, &["name the format: --to ", "--to collapsed (.folded"]);
-    refused("export -o out.txt", 2, &["out.txt: the name has no format's ending", ".pb.gz"]);
+    refused("export -o out.txt", 2, &["out.txt: text is written by prof report", ".pb.gz"]);
     refused("export -o x.folded --focus nothing", 1, &["nothing to write"]);
     assert!(!dir.path().join("x.folded").exists());
     Prof::new(&dir, "export --to nonsense").run().exits(2);

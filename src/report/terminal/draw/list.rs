@@ -309,7 +309,9 @@ pub(super) fn draw_tree(app: &App, graph: &Graph, area: Rect, out: &mut Buffer) 
         let before = format!("{branches}{mark}{section}");
         let frame = graph.facts.frame(node.frame);
         let after = match frame.binary_name(&graph.facts.profile) {
-            binary if !binary.is_empty() && has_namesake(graph, id) => format!("  ({binary})"),
+            binary if !binary.is_empty() && section.is_empty() && has_namesake(graph, id) => {
+                format!("  ({binary})")
+            }
             _ => String::new(),
         };
         let shortening = Shortening::Function;
