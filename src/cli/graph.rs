@@ -111,7 +111,9 @@ impl Args {
 
     fn is_svg(&self) -> bool {
         let name = self.output.as_ref().filter(|_| !self.json);
-        self.svg || name.is_some_and(|path| path.extension().is_some_and(|e| e == "svg"))
+        self.svg
+            || name
+                .is_some_and(|path| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("svg")))
     }
 }
 

@@ -285,7 +285,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 mod tests {
     use clap::CommandFactory;
 
-    use super::{Cli, perf_options, shell_word};
+    use super::{Cli, shell_word};
 
     /// The compiler checks neither headings nor the length of lines.
     #[test]
@@ -311,9 +311,9 @@ mod tests {
         let cli = Cli::command();
         let mut letters = std::collections::HashMap::new();
         for command in cli.get_subcommands() {
-            // Those of perf have its letters, and are errors.
-            let options = command.get_arguments();
-            for option in options.filter(|option| !perf_options::is_of_perf(option)) {
+            // Those of perf have its letters.
+            let options = command.get_arguments().filter(|option| !option.is_hide_set());
+            for option in options {
                 if let Some(long) = option.get_long() {
                     let (of, letter) =
                         *letters.entry(long).or_insert((command.get_name(), option.get_short()));

@@ -188,8 +188,13 @@ impl<C: PerfCommand> PerfArgs<C> {
 
 impl<C: PerfCommand> clap::Args for PerfArgs<C> {
     fn augment_args(command: Command) -> Command {
+        let has = |command: &Command, long| command.get_arguments().any(|arg| arg.get_id() == long);
         let add = |command: Command, &(long, letter): &(&'static str, char)| {
-            command.mut_arg(long, |arg| arg.short(letter))
+            if has(&command, long) {
+                command.mut_arg(long, |arg| arg.short(letter))
+            } else {
+                command
+            }
         };
         let command = C::LETTERS.iter().fold(command, add);
         command.args(C::OPTIONS.iter().map(|option| {
@@ -218,7 +223,8 @@ impl<C: PerfCommand> FromArgMatches for PerfArgs<C> {
     }
 }
 
-/// An option of `perf record` for what prof does in any case, or does not need: it has no effect.
+/// An option of `perf record` for what prof does in any case, or does not need: it has no effect. The
+/// letters `-r` and `-f` have other meanings in other recorders: a rate, a format.
 #[derive(Debug)]
 struct Needless {
     option: PerfOption,
@@ -229,8 +235,12 @@ const fn needless(letter: Option<char>, long: &'static str, why: &'static str) -
     Needless { option: PerfOption { long, letter, instead: why }, takes_value: false }
 }
 
-const fn needless_with_value(letter: char, long: &'static str, why: &'static str) -> Needless {
-    Needless { takes_value: true, ..needless(Some(letter), long, why) }
+const fn needless_with_value(
+    letter: Option<char>,
+    long: &'static str,
+    why: &'static str,
+) -> Needless {
+    Needless { takes_value: true, ..needless(letter, long, why) }
 }
 
 const RINGS: &str = "ring buffers have a size that fits the rate";
@@ -238,7 +248,7 @@ const BUILD_IDS: &str = "a profile has the names and build IDs; see --no-symboli
 const FIELDS: &str = "a profile has what its views need";
 
 const NEEDLESS: &[Needless] = &[
-    needless_with_value('m', "mmap-pages", RINGS),
+    needless_with_value(Some('m'), "mmap-pages", RINGS),
     needless(None, "no-buffering", "rings are read while recording"),
     needless(Some('z'), "compression-level", "profiles are compressed"),
     needless(Some('B'), "no-buildid", BUILD_IDS),
@@ -250,8 +260,8 @@ const NEEDLESS: &[Needless] = &[
     needless(None, "sample-cpu", FIELDS),
     needless(None, "sample-identifier", FIELDS),
     needless(Some('s'), "stat", "prof report --sort thread has the values of each thread"),
-    needless_with_value('r', "realtime", "as root, prof runs with real-time priority"),
-    needless(Some('f'), "force", "an existing profile is replaced, and stays as NAME.old.pb.gz"),
+    needless_with_value(None, "realtime", "as root, prof runs with real-time priority"),
+    needless(None, "force", "an existing profile is replaced, and stays as NAME.old.pb.gz"),
     needless(None, "strict-freq", "the rate is as requested, or a line says what it is"),
     needless(None, "no-bpf-event", "programs of the kernel have their names"),
     needless(None, "kcore", "names of the kernel are in the profile"),
@@ -273,7 +283,8 @@ impl NeedlessArgs {
 impl clap::Args for NeedlessArgs {
     fn augment_args(command: Command) -> Command {
         command.args(NEEDLESS.iter().map(|Needless { option, takes_value }| {
-            let action = if *takes_value { ArgAction::Set } else { ArgAction::SetTrue };
+            // perf lets an option be repeated.
+            let action = if *takes_value { ArgAction::Append } else { ArgAction::Count };
             let argument = Arg::new(option.id()).long(option.long).action(action).hide(true);
             match option.letter {
                 Some(letter) => argument.short(letter),
@@ -311,12 +322,6 @@ impl PerfOption {
     fn is_given(&self, matches: &ArgMatches) -> bool {
         matches.value_source(&self.id()) == Some(ValueSource::CommandLine)
     }
-}
-
-/// True if prof does not have this option, but names what it has instead.
-#[cfg(test)]
-pub(super) fn is_of_perf(argument: &Arg) -> bool {
-    argument.get_id().as_str().starts_with(PREFIX)
 }
 
 #[cfg(test)]

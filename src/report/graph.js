@@ -131,7 +131,10 @@ function on_key(e) {
     else if (e.key == "Home") show_roots();
     else if (e.key == "End" && nodes.length) {
         show_node(largest(nodes, function(node) { return node.own; }), LEGIBLE);
-    } else if (e.key == "/") bar.input.select();
+    } else if (e.key == "/") {
+        bar.input.focus();
+        bar.input.select();
+    }
     else if (e.key == "n" || e.key == "N") next_found(e.key == "n" ? 1 : -1);
     else return;
     e.preventDefault();

@@ -276,7 +276,9 @@ fn words_of_other_tools_have_one_line_with_prof_s() {
     assert!(line("help stat").contains("perf stat"));
     assert_eq!(line("dump --pid 1"), "prof: py-spy dump: prof threads -p PID\n");
     assert_eq!(line("load a.json"), "prof: samply load: prof report FILE\n");
-    for option in ["--switch-output", "-b", "-j any", "-W", "--freqency 99", "--usr root"] {
+    for option in
+        ["--switch-output", "-b", "-j any", "-W", "-r 99", "-f", "--freqency 99", "--usr root"]
+    {
         let name = option.split([' ', '=']).next().unwrap();
         let name = name.replace("--freqency", "--frequency").replace("--usr", "--user");
         assert!(line(&format!("record {option} ls")).starts_with(&format!("prof: {name}: ")));
@@ -301,7 +303,7 @@ fn options_of_perf_record_without_effect_are_accepted() {
     for name in ["mmap-pages", "compression-level", "no-buildid", "stat", "strict-freq"] {
         assert!(lines.contains(&format!("prof: --{name}: not needed: ")), "{lines}");
     }
-    let out = Prof::plain(&dir, "record -q --mmap-pages=1M -f -- true").run().ok();
+    let out = Prof::plain(&dir, "record -q --mmap-pages=1M -m 8M -BB --force -- true").run().ok();
     assert_eq!(out.stderr, "");
     let refused = Prof::plain(&dir, "record -m -- true").run().exits(2).stderr;
     assert!(refused.contains("-m lacks its value"), "{refused}");

@@ -222,8 +222,13 @@ impl Unwinder {
         };
         let step = module.step(rules, at, &mut caller, &mut read);
         let step = past_probe(walk, step, caller, images, reads);
-        let Step::Caller(address) = step else { return step };
-        if self.leads(walk.process(), frame, ProcessAddress(address), images) == Leads::Elsewhere {
+        let Step::Caller(address) = step else {
+            return if step == Step::NeedsRegisters { Step::NeedsPointer } else { step };
+        };
+        let address = ProcessAddress(address);
+        if !is_return_probe(walk.regions, images, address)
+            && self.leads(walk.process(), frame, address, images) == Leads::Elsewhere
+        {
             return Step::NeedsPointer;
         }
         *regs = caller;

@@ -206,7 +206,8 @@ impl Unwinder {
         {
             return StackEnd::Complete;
         }
-        let is_uncovered = matches!(end, StackEnd::Uncovered | StackEnd::NoUnwindInfo);
+        let is_uncovered =
+            matches!(end, StackEnd::Uncovered | StackEnd::NoUnwindInfo | StackEnd::PointerNotKnown);
         if is_uncovered && self.rules.has_skipped() { StackEnd::NotAnalysed } else { end }
     }
 

@@ -41,7 +41,7 @@ const ANSWERS: &[(&[&str], &str)] = &[
     (&["--realtime", "-r"], "not needed: as root, prof runs with real-time priority"),
     (
         &["--force", "-f", "--append", "-A"],
-        "not needed: an existing file is replaced, and stays as NAME.old.pb.gz",
+        "not needed: an existing profile is replaced, and stays as NAME.old.pb.gz",
     ),
     (&["--all-user", "--all-kernel"], "use a modifier: -e cycles:u or -e cycles:k"),
     (&["--clockid", "-k", "--timestamp"], "prof record --timestamps keeps the times of samples"),

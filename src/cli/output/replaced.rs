@@ -1,11 +1,11 @@
 //! The files that a new one may replace: those of its kind, so that a slip in a command line does not
 //! cost a source file or a recording.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use formats::{Format, HEAD};
-use sys::foreign;
+use sys::{foreign, os};
 
 /// What is written into a file.
 #[derive(Clone, Copy)]
@@ -47,15 +47,21 @@ impl Written {
     }
 
     /// True if a file that begins with `head` and has the format `found` is of this kind.
-    fn is_in(self, head: &[u8], found: Option<&dyn Format>) -> bool {
+    fn is_in(self, head: &[u8], found: Option<&dyn Format>, name: &Path) -> bool {
         let text = head.trim_ascii_start();
         let has = |format: &dyn Format| found.is_some_and(|found| format.name() == found.name());
         match self {
             Written::Recording => has(&formats::pprof::Pprof),
+            // The contents of a text may not show its format, as collapsed stacks of one frame each.
+            Written::Profile(format) if found.is_none() && format.is_text() => {
+                formats::format_of_name(name).is_some_and(|named| named.name() == format.name())
+            }
             Written::Profile(format) => has(format),
             _ if found.is_some() => false,
             Written::Svg => head.windows(4).any(|bytes| bytes == b"<svg"),
-            Written::Dot => text.starts_with(b"digraph"),
+            Written::Dot => {
+                ["digraph", "graph", "strict"].iter().any(|word| text.starts_with(word.as_bytes()))
+            }
             Written::Json => text.starts_with(b"{"),
         }
     }
@@ -70,18 +76,29 @@ pub fn check(path: &Path, written: Written) -> anyhow::Result<()> {
     if path == Path::new("-") || !path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0) {
         return Ok(());
     }
-    let name = path.to_string_lossy();
+    let name = path.to_string_lossy().to_ascii_lowercase();
     let ends_with =
         |extension: &&str| name.strip_suffix(*extension).is_some_and(|stem| stem.ends_with('.'));
     if written.extensions().iter().any(ends_with) {
         return Ok(());
     }
     let mut head = Vec::new();
-    // One that cannot be read cannot be replaced either: that has an error of its own.
     let read =
         foreign::open_named(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
+    match read {
+        Ok(_) => {}
+        // It is gone, or no regular file now.
+        Err(error) if error.kind() == ErrorKind::NotFound || foreign::is_refused(&error) => {
+            return Ok(());
+        }
+        Err(error) => anyhow::bail!(
+            "will not replace {}, which cannot be read: {}; choose another name",
+            path.display(),
+            os::describe(&error)
+        ),
+    }
     let found = formats::format_of_head(&head);
-    if read.is_err() || written.is_in(&head, found) {
+    if written.is_in(&head, found, path) {
         return Ok(());
     }
     let format = found.map_or(String::new(), |found| format!(" ({})", found.title()));
@@ -130,6 +147,14 @@ mod tests {
             ("x.json", SVG, "sj"),
             ("x", COLLAPSED, "c"),
             ("x.pb.gz", COLLAPSED, "cr"),
+            ("x.folded", b"main 4\n", "c"),
+            ("x.py", b"main 4\n", ""),
+            ("X.SVG", SOURCE, "s"),
+            ("x", b"strict digraph {\n", "d"),
+            ("x.folded", b"main 4\n", "c"),
+            ("x.py", b"main 4\n", ""),
+            ("X.SVG", SOURCE, "s"),
+            ("x", b"strict digraph {\n", "d"),
             ("x.pb.gz", SOURCE, "r"),
         ] {
             assert_eq!(allowed(name, content), kinds, "{name}: {}", content.escape_ascii());

@@ -227,8 +227,8 @@ impl KernelProgram for SchedProgram {
     fn connect(&self, cpu: u32, events: &[RawFd]) -> io::Result<()> {
         let &[short, ends, long] = events else { return Ok(()) };
         self.waits.connect(cpu, short)?;
-        self.waits.connect(self.cpus + cpu, long)?;
-        self.ends.connect(cpu, ends)
+        self.ends.connect(cpu, ends)?;
+        self.waits.connect(self.cpus + cpu, long)
     }
 
     fn insert(

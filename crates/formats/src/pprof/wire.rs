@@ -21,8 +21,8 @@ pub(super) struct Cursor<'a> {
 }
 
 /// True if a stream that begins with `head` may be a `Profile`: up to its end, or for a few fields,
-/// `head` has fields with the numbers and wire types of that message. Text has none: the first letter
-/// may be a tag, but not what follows.
+/// `head` has fields with the numbers and wire types of that message. The first letters of a text may
+/// be tags, but not what follows.
 pub(super) fn begins_with_fields(head: &[u8]) -> bool {
     /// Fields that are read.
     const MANY: usize = 16;
@@ -34,24 +34,29 @@ pub(super) fn begins_with_fields(head: &[u8]) -> bool {
         COMMENT => wire == LEN || wire == VARINT,
         _ => false,
     };
+    // The first bytes of a compressed stream may unpack to a little less.
+    let is_cut = head.len() >= HEAD - HEAD / 16;
     let mut rest = head;
-    for number in 0..MANY {
-        let Some((&tag, behind)) = rest.split_first() else { return number > 0 };
+    // Each profile has sample types and strings.
+    let mut has_parts = false;
+    for _ in 0..MANY {
+        let Some((&tag, behind)) = rest.split_first() else { return has_parts };
         let Some(tag) = FieldTag::decode_byte(tag).filter(|&tag| is_field(tag)) else {
             return false;
         };
         let length = behind.iter().take(MAX_VARINT).position(|byte| byte & 0x80 == 0);
-        let Some(length) = length else { return behind.len() < MAX_VARINT };
+        let Some(length) = length else { return is_cut && behind.len() < MAX_VARINT };
+        has_parts |= tag.wire == LEN;
         let (bytes, behind) = behind.split_at(length + 1);
         let bits = bytes.iter().rev().fold(0u64, |sum, byte| sum << 7 | u64::from(byte & 0x7f));
         let skipped = if tag.wire == LEN { usize::try_from(bits).unwrap_or(usize::MAX) } else { 0 };
         match behind.get(skipped..) {
             Some(after) => rest = after,
             // The head ends within the field.
-            None => return head.len() >= HEAD,
+            None => return is_cut,
         }
     }
-    true
+    has_parts
 }
 
 /// Number and wire type of a field.
@@ -330,7 +335,18 @@ mod tests {
 
     #[test]
     fn text_does_not_begin_with_fields() {
-        for text in ["print('hi')\n", "x = 1\n", "bash\n", "*\n", "hello world", "", "0x"] {
+        for text in [
+            "print('hi')\n",
+            "x = 1\n",
+            "bash\n",
+            "*\n",
+            "hello world",
+            "",
+            "0x",
+            "8\n",
+            "8080\n",
+            "x\n",
+        ] {
             assert!(!begins_with_fields(text.as_bytes()), "{text}");
         }
         let builder = profile::Builder::new(&[("cpu", "nanoseconds")]);

@@ -76,6 +76,7 @@ pub fn by_rule(
     let slot = match bp {
         Saved::Same => None,
         Saved::FromCfa(at) => Some(cfa.wrapping_add_signed(at.into())),
+        Saved::FromBp(_) if regs.bp == 0 => return Step::NeedsPointer,
         Saved::FromBp(at) => Some(regs.bp.wrapping_add_signed(at.into())),
     };
     let caller_bp = match slot.map(|slot| (slot, read(slot))) {

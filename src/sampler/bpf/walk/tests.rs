@@ -24,6 +24,13 @@ struct Sampling {
     _event: Counter,
 }
 
+/// True if programs may have the loops that walks need.
+fn has_may_goto() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let numbers: Vec<u32> = release.split('.').map_while(|number| number.parse().ok()).collect();
+    matches!(numbers[..], [major, minor, ..] if (major, minor) >= (6, 9))
+}
+
 impl Sampling {
     /// Samples a thread, and those that it starts; `None`, with a reason, if that does not work here.
     fn start(tid: i32, most: u32, pid: i32, walks: &[WalkDescriptor]) -> Option<Sampling> {
@@ -40,6 +47,10 @@ impl Sampling {
     ) -> Option<Sampling> {
         if sys::os::uid() != 0 || Btf::running().is_err() || deep::check().is_err() {
             skip_programs("this user may not load programs into the kernel");
+            return None;
+        }
+        if !has_may_goto() {
+            sys::testing::skip_hardware("the kernel is older than Linux 6.9");
             return None;
         }
         let mut deep = Deep::new(32 << 10).unwrap();

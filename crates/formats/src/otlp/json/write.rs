@@ -73,7 +73,7 @@ fn number(encoded: &mut &[u8], kind: Kind) -> io::Result<String> {
     let varint = |encoded: &mut &[u8]| decode_varint(encoded).map_err(io::Error::other);
     Ok(match kind {
         Kind::Fixed => format!("\"{}\"", u64::from_le_bytes(eight(encoded)?)),
-        Kind::Double => format!("\"{}\"", f64::from_le_bytes(eight(encoded)?)),
+        Kind::Double => format!("\"{}\"", double(f64::from_le_bytes(eight(encoded)?))),
         Kind::Index => (varint(encoded)? as i32).to_string(),
         Kind::Signed => format!("\"{}\"", varint(encoded)? as i64),
         Kind::Unsigned => format!("\"{}\"", varint(encoded)?),
@@ -82,6 +82,15 @@ fn number(encoded: &mut &[u8], kind: Kind) -> io::Result<String> {
             return Err(io::Error::other("a number in place of a text or a message"));
         }
     })
+}
+
+/// A number with a fraction, by protobuf's names of what is none.
+fn double(value: f64) -> String {
+    match value {
+        f64::INFINITY => "Infinity".to_owned(),
+        f64::NEG_INFINITY => "-Infinity".to_owned(),
+        value => value.to_string(),
+    }
 }
 
 fn eight(encoded: &mut &[u8]) -> io::Result<[u8; 8]> {

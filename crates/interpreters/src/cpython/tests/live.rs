@@ -81,7 +81,9 @@ fn until(mut holds: impl FnMut() -> bool) {
 
 /// Versions of CPython with a table.
 fn is_supported(interpreter: &PathBuf) -> bool {
-    let script = "import sys; sys.exit(not (3, 8) <= sys.version_info[:2] <= (3, 13))";
+    let script = "import sys, sysconfig\nsys.exit(sys.implementation.name != 'cpython' \
+                  or sysconfig.get_config_var('Py_GIL_DISABLED') == 1 \
+                  or not (3, 8) <= sys.version_info[:2] <= (3, 13))";
     let ended = Command::new(interpreter).args(["-c", script]).status();
     ended.is_ok_and(|status| status.success())
 }

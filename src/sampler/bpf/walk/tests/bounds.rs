@@ -285,7 +285,8 @@ fn whatever_the_memory_has_the_program_copies_what_its_model_copies() {
     sampling.walks().take(|_| ());
     std::thread::sleep(Duration::from_millis(20));
     sampling.walks().take(|_| after += 1);
-    assert!(after <= 1, "{after}");
+    // A sample that was being taken has a copy of each walk.
+    assert!(after <= 2, "{after}");
 }
 
 /// The parts of the program behind the walks have the registers that they need.
