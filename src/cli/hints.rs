@@ -21,12 +21,12 @@ pub fn answer(error: &clap::Error, words: &[String]) -> Option<String> {
         }
         (ErrorKind::UnknownArgument, Some(ContextValue::String(wrong))) => {
             let (name, option) = (words.get(1)?.as_str(), wrong.split('=').next()?);
-            let of_recorders = if ["record", "flame", "top"].contains(&name) {
-                of_recorders(name, option)
+            let answer = if ["record", "flame", "top"].contains(&name) {
+                answer_of_recorder(name, option)
             } else {
                 None
             };
-            of_recorders.or_else(|| options::of_record(name, option))
+            answer.or_else(|| options::of_record(name, option))
         }
         (ErrorKind::InvalidValue, Some(ContextValue::String(option)))
             if option.starts_with("--to ") =>
@@ -42,7 +42,7 @@ pub fn answer(error: &clap::Error, words: &[String]) -> Option<String> {
 }
 
 /// The line for an option of another recorder, unless one of this subcommand is meant.
-fn of_recorders(subcommand: &str, option: &str) -> Option<String> {
+fn answer_of_recorder(subcommand: &str, option: &str) -> Option<String> {
     let prof = Cli::command();
     let command = prof.find_subcommand(subcommand)?;
     options::answer(option).or_else(|| {

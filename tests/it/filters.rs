@@ -303,7 +303,9 @@ fn only_profiles_are_replaced() {
     views::known(dir.path());
     std::fs::write(dir.path().join("notes.txt"), "mine\n").unwrap();
     for command in ["merge known.pb.gz -o notes.txt", "report known.pb.gz -o notes.txt"] {
-        Prof::new(&dir, command).run().refused(1, &["notes.txt", "not a profile"]);
+        Prof::new(&dir, command)
+            .run()
+            .refused(1, &["notes.txt by a profile: it has another format"]);
         assert_eq!(std::fs::read(dir.path().join("notes.txt")).unwrap(), b"mine\n");
     }
     Prof::new(&dir, "report known.pb.gz --focus foo1 -o known.pb.gz").run().ok();
