@@ -151,10 +151,6 @@ mod tests {
             ("x.py", b"main 4\n", ""),
             ("X.SVG", SOURCE, "s"),
             ("x", b"strict digraph {\n", "d"),
-            ("x.folded", b"main 4\n", "c"),
-            ("x.py", b"main 4\n", ""),
-            ("X.SVG", SOURCE, "s"),
-            ("x", b"strict digraph {\n", "d"),
             ("x.pb.gz", SOURCE, "r"),
         ] {
             assert_eq!(allowed(name, content), kinds, "{name}: {}", content.escape_ascii());

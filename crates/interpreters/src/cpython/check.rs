@@ -3,7 +3,8 @@
 //!
 //! Each thread state on the lists has to lead back to its interpreter. One of them has to be that of
 //! a thread of the process, by the path that walks take, with frames up to the outermost one, whose
-//! code has names and lines. The process runs meanwhile, so a failure is tried again.
+//! code has names and lines. The process may run during the check, so a check that fails
+//! is repeated.
 
 use std::collections::HashSet;
 use std::time::Duration;
