@@ -315,7 +315,8 @@ fn a_thread_that_sleeps_throughout_is_recorded_with_its_stack() {
     }
 }
 
-/// Waits of 20 ms: the copies of short ones are smaller than this stack.
+/// Waits of 20 ms: the copies of short ones are smaller than this stack. The first and the last wait
+/// are short ones if less than 10 ms of them are in the recording.
 #[test]
 fn long_waits_in_deep_stacks_have_whole_stacks() {
     if !has_kernel_programs() {
@@ -329,7 +330,7 @@ fn long_waits_in_deep_stacks_have_whole_stacks() {
     let p = read(dir.path().join("profile.pb.gz"));
     let slept = of_thread(&p, "sleeps_sp", "poll", "sleeping");
     let below = of_thread(&p, "sleeps_sp", "outer", "sleeping");
-    assert!(slept > 0.5 && below == slept, "{below} s of {slept} s have a whole stack");
+    assert!(slept > 0.5 && slept - below < 0.02, "{below} s of {slept} s have a whole stack");
 }
 
 /// Processes start and end: none has more time than there was, nor do the CPUs.

@@ -36,9 +36,13 @@ fn state_of(number: u64) -> Option<ThreadState> {
 /// Size of the record of a wait in bytes, without parts of its stack.
 pub const WAIT_SIZE: usize = 32;
 
-/// Nanoseconds from which on a wait is long. There are few of these, and of most time, so that larger
+/// Nanoseconds from which on a wait is long. These are of most time, and usually few, so that larger
 /// copies of their stacks fit into the rings.
 const LONG_WAIT: i32 = 10_000_000;
+
+/// Number of samples of a burst from which on a long wait is written as a short one: there are many
+/// of them then, as when thousands of threads sleep for a moment each.
+const LONG_COPIES: i32 = 16;
 
 /// Offsets in the value of a thread, in bytes.
 mod thread {

@@ -1,8 +1,10 @@
 //! The programs of [`super`].
 
-use super::{IDLE, LONG_WAIT, SchedProgram, UNKNOWN, WAIT_SIZE, thread};
+use super::{IDLE, LONG_COPIES, LONG_WAIT, SchedProgram, UNKNOWN, WAIT_SIZE, thread};
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
-use crate::sampler::bpf::snippets::{self, CONTEXT, ChoiceRegisters, EventIndex, KEY, Output};
+use crate::sampler::bpf::snippets::{
+    self, CONTEXT, ChoiceRegisters, EventIndex, KEY, Output, control,
+};
 use crate::sampler::bpf::thread_set::{NewField, ThreadScope, ThreadSet};
 use crate::sampler::thread_state;
 use profile::ThreadState;
@@ -166,11 +168,14 @@ impl WaitPrograms<'_> {
         c.finish()
     }
 
-    /// The word at [`INDEX`] = the number of the event for the wait that took the nanoseconds in `R9`.
+    /// The word at [`INDEX`] = the number of the event for the wait that took the nanoseconds in `R9`;
+    /// `R6` is the CPU's value of the control map.
     fn choose_event(&self, c: &mut BpfCode) {
         let short = c.label();
         c.number(R3, snippets::THIS_CPU);
         c.jump_if_value(If::Less, R9, LONG_WAIT, short);
+        c.load(AccessSize::Long, R1, R6, control::SAMPLES);
+        c.jump_if_value(If::AtLeast, R1, LONG_COPIES, short);
         c.call(Helper::CpuNumber);
         c.op(AluOp::Mov, R3, R0);
         c.op_value(AluOp::Add, R3, self.maps.cpus as i32);
