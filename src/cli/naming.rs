@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::output::Output;
 use super::progress::Progress;
 use super::record::{self, Recorded};
-use crate::report::advice::interpreters;
+use crate::report::advice::interpreters::{self, HiddenFunctions};
 use crate::report::locks::{self, LockWaits};
 use crate::sampler::{Aggregated, Interrupts, Recording};
 use formats::pprof;
@@ -92,8 +92,8 @@ struct LookupStatus {
     missed: Option<String>,
     /// The remedy for code that was made at run time, if much of it has no names.
     run_time_code: Option<String>,
-    /// The line about an interpreter.
-    interpreter: Option<String>,
+    /// An interpreter that hides its programs' functions.
+    interpreter: Option<HiddenFunctions>,
     /// All notes about names.
     notes: Vec<String>,
 }
@@ -127,7 +127,7 @@ impl LookupStatus {
             }
         }
         status.interpreter = interpreters::hidden_functions(profile);
-        status.notes.extend(status.interpreter.clone());
+        status.notes.extend(status.interpreter.as_ref().map(HiddenFunctions::to_string));
         status
     }
 

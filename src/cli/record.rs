@@ -18,6 +18,7 @@ use super::progress::{Bars, Progress};
 use super::summary::{self, NextCommand, Summary, Verbosity, percent};
 use super::symbol_args::SymbolArgs;
 use super::target::TargetArgs;
+use crate::report::advice::interpreters::HiddenFunctions;
 use crate::report::advice::run_time;
 use crate::sampler::types::show_requested;
 use crate::sampler::{self, Interrupts, Notes, Observer, Target};
@@ -78,9 +79,8 @@ pub struct Recorded {
     pub names_missed: Option<String>,
     /// Advice for names of code that was made at run time, if much of it has none.
     pub run_time_code: Option<String>,
-    /// The line about the interpreter in which most samples are, whose programs' functions are not
-    /// in the profile.
-    pub interpreter: Option<String>,
+    /// The interpreter in which most samples are, whose programs' functions are not in the profile.
+    pub interpreter: Option<HiddenFunctions>,
     /// The notes of the lookup of names, with all of these.
     pub notes_of_names: Vec<String>,
     /// The exit status of the COMMAND, if it has ended.

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::quality;
 use super::record::Recorded;
+use crate::report::advice::interpreters::HiddenFunctions;
 use crate::report::{advice, summary as view_summary};
 use messages::{Level, LossRemedy, Message, matters};
 use profile::{BinaryShare, Diagnostics, Profile, StrId};
@@ -84,7 +85,7 @@ impl<'a> Summary<'a> {
         let lines = if verbose {
             vec![self.figures()]
         } else {
-            let names = self.names().or_else(|| self.interpreter().cloned());
+            let names = self.names().or_else(|| Some(self.interpreter()?.to_string()));
             vec![self.figures(), self.losses(), names, self.notes()]
         };
         lines.iter().flatten().try_for_each(|line| writeln!(err, "prof: {line}"))?;
@@ -206,10 +207,15 @@ impl<'a> Summary<'a> {
         self.worst().is_none_or(|b| advice::is_memory(&b.binary)).then(|| hint.clone())
     }
 
-    /// The line about an interpreter, unless another binary lacks more names.
-    fn interpreter(&self) -> Option<&String> {
-        let worst = self.worst().is_none_or(|b| advice::interpreters::is_interpreter(&b.binary));
-        self.recorded.interpreter.as_ref().filter(|_| worst && self.recorded.names)
+    /// The interpreter that hides functions, unless another binary lacks more names.
+    fn interpreter(&self) -> Option<&HiddenFunctions> {
+        let hidden = self.recorded.interpreter.as_ref().filter(|_| self.recorded.names)?;
+        let lacks_more = |worst: BinaryShare| {
+            let (_, all) = self.nameless();
+            let percent = 100.0 * worst.samples as f64 / all as f64;
+            percent > hidden.percent && !advice::interpreters::is_interpreter(&worst.binary)
+        };
+        (!self.worst().is_some_and(lacks_more)).then_some(hidden)
     }
 
     /// The share of samples without a name, if it is large and nothing else explains it, and the
@@ -262,14 +268,14 @@ impl<'a> Summary<'a> {
     /// the rest.
     fn notes(&self) -> Option<String> {
         let Recorded { notes, notes_of_names, names_missed, run_time_code, .. } = self.recorded;
-        let interpreter = self.recorded.interpreter.as_ref();
+        let interpreter = self.recorded.interpreter.as_ref().map(HiddenFunctions::to_string);
         let is_lost = |note: &Message| is_loss(note) && self.loses_samples();
         let rest = notes.at_end.iter();
         let rest: Vec<&Message> =
             rest.filter(|note| !is_lost(note) && !is_uncovered_time(note)).collect();
         let first = rest.iter().min_by_key(|note| note.level());
         let first = first.filter(|note| note.level() < Level::Detail);
-        let printed = [names_missed.as_ref(), run_time_code.as_ref(), interpreter];
+        let printed = [names_missed.as_ref(), run_time_code.as_ref(), interpreter.as_ref()];
         let unprinted = notes_of_names.iter().filter(|note| !printed.contains(&Some(note)));
         let more = match (rest.len() + unprinted.count(), first) {
             (0, _) | (1, Some(_)) => None,

@@ -1,8 +1,9 @@
 use super::*;
+use crate::report::advice::interpreters::hidden_functions;
 use crate::sampler::Notes;
 use messages::Message;
 use messages::{CpuCoverage, Scope};
-use profile::{BinaryShare, Builder, Truncation};
+use profile::{BinaryShare, Builder, LabelSetId, Mapping, Truncation};
 
 fn with_notes(recorded: Recorded, at_end: Vec<Message>) -> Recorded {
     let at_start = vec![Message::Snapshots { snapshots: 1 }];
@@ -175,4 +176,32 @@ fn there_are_four_lines_around_the_file_at_most() {
     let nameless = Recorded { names: false, names_missed, ..recorded(d) };
     let all = lines(&with_notes(nameless, notes()), None);
     assert_eq!((all.len(), &*all[2]), (4, "prof: interrupted: names are missing"));
+}
+
+/// A program that starts an interpreter, like a shell, has few samples without names.
+#[test]
+fn hidden_functions_come_before_fewer_missing_names() {
+    for (of_python, of_shell, hidden) in [(28, 2, true), (12, 18, false), (1, 29, false)] {
+        let mut builder = Builder::new(&[("samples", "count")]);
+        let mut mapping = |path| {
+            let file = builder.profile.strings.intern(path);
+            builder.add_mapping(Mapping { file, limit: 1 << 20, ..Mapping::default() })
+        };
+        let [python, shell] = ["/usr/bin/python3.11", "/usr/bin/bash"].map(&mut mapping);
+        let named = builder.named_location_in("PyEval_EvalCode", Some(python));
+        let nameless = builder.location(Some(shell), 1);
+        for (location, samples) in [(named, of_python), (nameless, of_shell)] {
+            for _ in 0..samples {
+                builder.add(&[location], LabelSetId::EMPTY, 1, &[]);
+            }
+        }
+        let profile = builder.finish(None);
+        let interpreter = hidden_functions(&profile);
+        let d = Diagnostics { samples: 30, ..Diagnostics::default() };
+        let all = lines(&Recorded { profile, interpreter, ..recorded(d) }, None);
+        assert_eq!(all.len(), 2, "{all:?}");
+        let [shown, other] = if hidden { ["functions", "bash"] } else { ["bash", "functions"] };
+        assert!(all[1].contains(&format!("{shown} ")), "{all:?}");
+        assert!(!all[1].contains(&format!("{other} are")), "{all:?}");
+    }
 }

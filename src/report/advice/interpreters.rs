@@ -1,6 +1,8 @@
 //! Interpreters: programs of which a profile shows the C functions, but not the functions that the
 //! user wrote.
 
+use std::fmt;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::is_memory;
@@ -141,8 +143,26 @@ fn hidden(profile: &Profile) -> FxHashMap<StrId, u64> {
     hidden
 }
 
-/// The line about the interpreter in which most of the time was spent, if that is much.
-pub fn hidden_functions(profile: &Profile) -> Option<String> {
+/// An interpreter in which much of the time was spent, whose programs' functions are not in the
+/// profile. It is displayed as a sentence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HiddenFunctions {
+    /// The name of its binary.
+    binary: String,
+    /// The share of the samples with it in their stacks, in percent.
+    pub percent: f64,
+    remedy: String,
+}
+
+impl fmt::Display for HiddenFunctions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HiddenFunctions { binary, percent, remedy } = self;
+        write!(f, "{percent:.1} % of the samples are in {binary}: {remedy}")
+    }
+}
+
+/// The interpreter in which most of the time was spent, if that is much.
+pub fn hidden_functions(profile: &Profile) -> Option<HiddenFunctions> {
     let all: i64 = (0..profile.samples.len())
         .filter_map(|row| profile.values_of(row).first())
         .fold(0, |sum, value| sum.saturating_add(*value));
@@ -153,9 +173,9 @@ pub fn hidden_functions(profile: &Profile) -> Option<String> {
         return None;
     }
     let file = profile.str(file);
-    let name = file.rsplit('/').next().unwrap_or(file);
-    let share = 100.0 * value as f64 / all as f64;
-    Some(format!("{share:.1} % of the samples are in {name}: {}", remedy(file)?))
+    let binary = file.rsplit('/').next().unwrap_or(file).to_owned();
+    let percent = 100.0 * value as f64 / all as f64;
+    Some(HiddenFunctions { binary, percent, remedy: remedy(file)? })
 }
 
 /// The interpreters among these files of whose programs some stacks show no function.
@@ -219,11 +239,11 @@ mod tests {
     fn functions_that_only_an_interpreter_has_are_reported() {
         let python: &[&str] = &["/lib/libc.so.6", "/usr/bin/python3.11"];
         let other: &[&str] = &["/bin/other"];
-        let line = hidden_functions(&profile(&[python, other])).unwrap();
+        let line = hidden_functions(&profile(&[python, other])).unwrap().to_string();
         assert!(line.starts_with("50.0 % of the samples are in python3.11: Python's"), "{line}");
         assert!(line.contains("are not shown") && line.contains("py-spy"), "{line}");
         let new: &[&str] = &["/usr/bin/python3.13"];
-        let line = hidden_functions(&profile(&[new])).unwrap();
+        let line = hidden_functions(&profile(&[new])).unwrap().to_string();
         assert!(line.ends_with("start python3 with -X perf"), "{line}");
         // They are shown, or do not matter.
         let shown: &[&str] = &["/tmp/perf-7.map", "/usr/bin/python3.13"];
