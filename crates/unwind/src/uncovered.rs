@@ -80,11 +80,7 @@ impl Unwinder {
         let mut registers = KnownRegisters::NONE;
         registers.set(SP, regs.sp);
         registers.set(BP, regs.bp);
-        let mut read = |address| {
-            let word = walk.read(address);
-            reads.note(address, word);
-            word
-        };
+        let mut read = |address| walk.read_noted(address, reads);
         let step = match found.step(&mut registers, |register| register == BP, &mut read) {
             Step::NeedsRegisters => {
                 reads.void();
@@ -215,11 +211,7 @@ impl Unwinder {
             .and_then(|(module, at)| Some((module, at, module.pointer(rules, at)?)));
         let Some((module, at, distance)) = found else { return Step::NeedsPointer };
         let mut caller = Regs { bp: regs.sp.saturating_add(distance.into()), ..*regs };
-        let mut read = |address| {
-            let word = walk.read(address);
-            reads.note(address, word);
-            word
-        };
+        let mut read = |address| walk.read_noted(address, reads);
         let step = module.step(rules, at, &mut caller, &mut read);
         let step = past_probe(walk, step, caller, images, reads);
         let Step::Caller(address) = step else {

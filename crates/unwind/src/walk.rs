@@ -42,6 +42,13 @@ impl<'a> Walk<'a> {
     pub fn read(&self, address: u64) -> Result<u64, ()> {
         self.stack.read(address)
     }
+
+    /// Reads a word for a step, which depends on it from then on.
+    pub fn read_noted(&self, address: u64, reads: &mut Reads) -> Result<u64, ()> {
+        let word = self.read(address);
+        reads.note(address, word);
+        word
+    }
 }
 
 /// A stack at one moment.
@@ -231,11 +238,7 @@ impl Unwinder {
         if let Some(step) = self.across_go_stacks(walk, frame, regs, images, reads) {
             return step;
         }
-        let mut read = |address| {
-            let word = walk.read(address);
-            reads.note(address, word);
-            word
-        };
+        let mut read = |address| walk.read_noted(address, reads);
         let Some((module, at)) = module_of(&mut self.modules, frame, images) else {
             // An unreadable file provides no information.
             return if is_of_probes(frame.place.image(), images) {
