@@ -7,6 +7,7 @@ use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
 use super::slices::Slices;
+use super::source::SourceIndex;
 use super::spill::{OpenSpill, Spill};
 use super::tables::{Leaf, NO_NODE, PATHS, StackNode, StackRow, StackTables, hash2};
 use super::time_log::TimeLog;
@@ -39,6 +40,7 @@ pub struct Builder {
     pub(super) slices: Option<Slices>,
     location_index: HashTable<u32>,
     synthetic_index: FxHashMap<StrId, LocationId>,
+    pub(super) source: SourceIndex,
     truncations: Vec<(Truncation, LocationId)>,
     pub(super) limits: Limits,
     folded: u64,
@@ -67,6 +69,7 @@ impl Builder {
             slices: None,
             location_index: HashTable::new(),
             synthetic_index: FxHashMap::default(),
+            source: SourceIndex::default(),
             truncations: Vec::new(),
             limits: Limits::default(),
             folded: 0,
@@ -105,13 +108,18 @@ impl Builder {
             return LocationId(id);
         }
         if locations.len() >= self.limits.locations {
-            return self.named_location(BEYOND);
+            return self.beyond();
         }
         let locations = &mut self.profile.locations;
         let id = locations.len() as u32;
         locations.push(location);
         self.location_index.insert_unique(h, id, |&l| location_hash(&locations[l as usize]));
         LocationId(id)
+    }
+
+    /// Id of the location in place of those beyond the limit.
+    pub(super) fn beyond(&mut self) -> LocationId {
+        self.named_location(BEYOND)
     }
 
     /// Id of a location that has only a name, such as `[truncated: dump too small]`.

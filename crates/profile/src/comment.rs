@@ -39,6 +39,8 @@ pub const RECORDING_CPU_SECONDS: &str = "recording-cpu-seconds";
 pub const OWN_PEAK_MEMORY: &str = "own-peak-memory";
 /// The heap's sampling interval in bytes, if the period is that of another type.
 pub const HEAP_INTERVAL: &str = "heap-interval";
+/// A file that executes functions of a [`Language`](super::Language).
+pub const INTERPRETER: &str = "interpreter";
 /// Waits that are not contention, by kind.
 pub const WAITS_LEFT_OUT: &str = "waits-left-out";
 /// Recorded target: [`WHOLE_MACHINE`].
