@@ -335,6 +335,9 @@ pub struct Unwinder {
     pub beyond: bool,
     /// The part that the last stack has in common with an earlier one, if it was walked.
     pub kept: Option<Kept>,
+    /// Number of frames of the last walk that were found by unwind information or code, from the
+    /// innermost on.
+    walked: usize,
 }
 
 impl Unwinder {
@@ -400,6 +403,13 @@ impl Unwinder {
     /// stacks that were unwound since are then worthless.
     pub fn end_closed(&mut self, images: &mut Images) -> bool {
         self.rules.end_closed() | images.end_closed()
+    }
+
+    /// Stack pointers in the frames of the last stack that was walked, the innermost first. Frames
+    /// that only frame pointers have led to, which are the outermost ones, have none.
+    pub fn stack_pointers(&self) -> impl Iterator<Item = u64> + '_ {
+        let steps = self.memo.last_steps().iter().rev().take(self.walked);
+        steps.map(|step| step.regs.sp)
     }
 
     /// Images whose unwind information or code was not read completely, because that exceeded a

@@ -75,6 +75,7 @@ impl Unwinder {
                 return false;
             }
             frames.drain(i + 1..kept);
+            self.walked = i + 1;
             return true;
         }
         false
@@ -159,6 +160,7 @@ impl Unwinder {
             inner = inner.after(link);
             if self.is_outermost(link.next, images) {
                 frames.truncate(switch + 1);
+                self.walked = switch + 1;
                 frames.append(&mut callers);
                 return true;
             }

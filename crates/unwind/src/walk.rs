@@ -197,6 +197,7 @@ impl Unwinder {
         images: &mut Images,
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
+        self.walked = frames.len();
         let is_complete = end == StackEnd::Complete;
         let goes_on = !is_complete && self.through_go(walk, images, frames);
         self.memo.finish(is_complete);
