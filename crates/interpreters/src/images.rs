@@ -7,7 +7,7 @@ use std::path::Path;
 
 use memmap2::Mmap;
 use object::LittleEndian;
-use object::elf::{FileHeader64, PT_LOAD, SHN_UNDEF, SHT_DYNSYM, SHT_SYMTAB};
+use object::elf::{FileHeader64, PT_LOAD, SHN_UNDEF, SHT_DYNSYM, SHT_SYMTAB, SectionType};
 use object::read::elf::{FileHeader, ProgramHeader, SectionTable, Sym};
 use sys::elf::{Elf, MAX_PROGRAM_HEADERS, NameBudget};
 use sys::foreign::{Links, Root};
@@ -118,6 +118,14 @@ impl LoadedImage<'_> {
         found
     }
 
+    /// True if the file exports a symbol with this name.
+    pub(crate) fn exports(&self, wanted: &str) -> bool {
+        let mut found = false;
+        let is_wanted = |name: &[u8], _| found |= name == wanted.as_bytes();
+        let _ = self.read_symbols(&[SHT_DYNSYM], is_wanted);
+        found
+    }
+
     /// Symbols whose names begin with a prefix.
     pub(crate) fn parts(&self, prefix: &str) -> Vec<Place> {
         let mut found: Vec<Place> = Vec::new();
@@ -131,15 +139,19 @@ impl LoadedImage<'_> {
 
     /// Calls a function with each symbol that the file defines. Damaged parts count as absent.
     fn each_symbol(&self, each: impl FnMut(&[u8], Place)) {
-        let _ = self.read_symbols(each);
+        let _ = self.read_symbols(&[SHT_DYNSYM, SHT_SYMTAB], each);
     }
 
-    fn read_symbols(&self, mut each: impl FnMut(&[u8], Place)) -> Option<()> {
+    fn read_symbols(
+        &self,
+        kinds: &[SectionType],
+        mut each: impl FnMut(&[u8], Place),
+    ) -> Option<()> {
         let header = Header::parse(self.file).ok()?;
         let endian = header.endian().ok()?;
         let sections: SectionTable<'_, Header> = header.sections(endian, self.file).ok()?;
         let mut budget = NameBudget::of(self.file);
-        for kind in [SHT_DYNSYM, SHT_SYMTAB] {
+        for &kind in kinds {
             let Ok(symbols) = sections.symbols(endian, self.file, kind) else { continue };
             for symbol in symbols.iter() {
                 if symbol.st_shndx(endian) == SHN_UNDEF {

@@ -30,7 +30,7 @@ use merge::{Merge, NativeStack};
 use walk::{WalkCopy, WalkDescriptor};
 
 /// An interpreter in a process.
-pub trait Runtime: Send {
+pub trait Runtime: Send + Sync {
     /// Its name and version, as in `CPython 3.11`.
     fn version(&self) -> String;
 

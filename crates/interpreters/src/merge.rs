@@ -16,7 +16,7 @@ pub struct NativeFrame {
 }
 
 /// The native stack of a sample.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NativeStack {
     /// Frames, the innermost first.
     pub frames: Vec<NativeFrame>,

@@ -213,6 +213,16 @@ pub fn threads(pid: i32) -> io::Result<Vec<i32>> {
     numbers(&format!("/proc/{pid}/task"))
 }
 
+/// Threads of a process, by their numbers in its own PID namespace; empty if it has ended.
+pub fn inner_threads(pid: i32) -> Vec<i32> {
+    let threads = threads(pid).unwrap_or_default();
+    if inner_pid(pid) == Some(pid) {
+        return threads;
+    }
+    let status = |tid: i32| fs::read(format!("/proc/{pid}/task/{tid}/status")).ok();
+    threads.into_iter().filter_map(|tid| innermost(&status(tid)?)).collect()
+}
+
 /// All processes.
 pub fn processes() -> Vec<i32> {
     numbers("/proc").unwrap_or_default()

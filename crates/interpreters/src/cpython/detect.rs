@@ -9,6 +9,7 @@ use super::{Cpython, Offsets, Symbols, check};
 use crate::glibc::ThreadLayout;
 use crate::images::Place;
 use crate::{LoadedImage, Memory, Process, Refusal};
+use sys::{FileAddress, LoadBias, ProcessAddress};
 
 const RUNTIME: &str = "_PyRuntime";
 const CODE_TYPE: &str = "PyCode_Type";
@@ -20,6 +21,12 @@ const VERSION: &str = "Py_Version";
 /// Functions that a minor version of Python 3 has added, the latest first.
 const ADDED: [(&str, u8); 3] =
     [("Py_NewRef", 10), ("PyFrame_GetCode", 9), ("PyCode_NewWithPosOnlyArgs", 8)];
+
+/// True if a file evaluates Python code.
+pub fn evaluates(file: &[u8]) -> bool {
+    let bias = LoadBias::between(FileAddress(0), ProcessAddress(0));
+    LoadedImage { file, bias }.exports(EVALUATION)
+}
 
 /// CPython in a process, if there is one. Its structures are checked: that takes some hundred reads.
 ///

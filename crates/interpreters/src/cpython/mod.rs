@@ -19,7 +19,7 @@ mod tests;
 
 use std::ops::Range;
 
-pub use detect::detect;
+pub use detect::{detect, evaluates};
 use frames::Layout;
 pub use offsets::{CFrames, Offsets};
 
