@@ -196,6 +196,11 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", by_number(number, "", "s"))
 }
 
+/// A number of things whose plural is irregular.
+pub fn counted_as(number: u64, singular: &str, plural: &str) -> String {
+    format!("{number} {}", by_number(number, singular, plural))
+}
+
 /// A number of things, and the verb that agrees with it.
 pub fn agreeing(number: u64, noun: &str, singular: &str, plural: &str) -> String {
     format!("{} {}", counted(number, noun), by_number(number, singular, plural))

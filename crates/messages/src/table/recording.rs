@@ -148,6 +148,43 @@ DeepStacksDiffered "deep-stacks-differed" Detail { stacks: u64 = "their number" 
     ("{} truncated because two copies of the same moment differ",
     words::agreeing(*stacks, "deep stack", "is", "are"));
 
+/// Functions of interpreted programs are not read.
+InterpretersNotRead "interpreters-not-read" Detail { why: Box<Message> = "the reason" }
+    ("functions of Python programs are not shown") [because why];
+
+/// Functions are read at samples of some events only.
+NotReadAtEvents "not-read-at-these-events" Missing
+    ("they are read at samples of CPU clocks and hardware events");
+
+/// Functions of interpreted programs are read with copies of stacks.
+NoStackCopies "no-stack-copies" Missing ("they are read with copies of stacks") ["; ", "leave out -g"];
+
+/// Functions of interpreted programs are not read within a PID namespace.
+InnerPidNamespace "inner-pid-namespace" Missing
+    ("prof runs in a PID namespace of its own")
+    ["; ", "record from the host, or start the container with --pid=host"];
+
+/// The kernel is too old for the programs that read functions of interpreted programs.
+NoProgramLoops "no-bpf-program-loops" Missing ("Linux 6.9 or newer is needed");
+
+/// An interpreter whose programs' functions prof cannot read.
+InterpreterNotSupported "interpreter-not-supported" Detail {
+    why: String = "the interpreter, and what is not supported of it",
+    processes: u64 = "the number of processes",
+} ("functions of {} are not shown: {why}", words::counted_as(*processes, "process", "processes"));
+
+/// Stacks of interpreted programs with native frames only.
+NativeInterpreterStacks "native-interpreter-stacks" Detail {
+    stacks: u64 = "their number", shown: u64 = "the number of those with the program's functions",
+} ("{} of Python programs {} native frames only: the sample came before the interpreter was \
+    recognized, or nothing was copied at it", words::counted(*stacks, "stack"),
+   words::by_number(*stacks, "has", "have"));
+
+/// Functions of interpreted programs that do not fit the native frames.
+InterpreterMismatch "interpreter-mismatch" Detail { stacks: u64 = "the number of stacks" }
+    ("{} no functions of their Python program: they do not fit the native frames",
+     words::agreeing(*stacks, "stack", "shows", "show"));
+
 /// The kernel dropped samples.
 Lost "samples-lost" Figures if (matters(*lost, lost.saturating_add(*taken))) {
     lost: u64 = "their number",
