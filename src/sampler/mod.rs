@@ -17,6 +17,7 @@ pub mod doctor;
 mod duration;
 pub mod events;
 mod filter;
+mod interpreters;
 mod left_out;
 mod modifiers;
 pub mod notes;

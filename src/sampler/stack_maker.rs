@@ -14,6 +14,7 @@ mod prepare;
 mod sleeper;
 mod stack;
 mod take_part;
+mod user_frames;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::StackMethod;
+use super::interpreters::Interpreters;
 pub use bpf_frames::BpfFrames;
 pub use extrapolation::{ColumnSums, Extrapolated, SampledSums, Shares};
 pub use into_profile::Aggregated;
@@ -34,6 +36,7 @@ use sys::image::{NotOpened, State};
 use sys::record::{Record, Sample};
 use sys::{ThreadId, processes::ProcessTable, procfs};
 use unwind::{self, Frame, StackEnd, Unwinder};
+use user_frames::MergeBuffers;
 
 /// Statistics of the stacks.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +90,8 @@ pub struct StackMaker {
     /// The statistics so far.
     pub counts: StackCounts,
     unwinder: Unwinder,
+    /// The interpreters of processes.
+    pub interpreters: Interpreters,
     /// See [`StackMaker::set_frugal`].
     is_frugal: bool,
     stacks: StackMethod,
@@ -126,6 +131,7 @@ struct Scratch {
     kernel: Vec<u64>,
     chain: Vec<u64>,
     frames: Vec<Frame>,
+    merge: MergeBuffers,
     /// Buffer that replaces a trail that is kept.
     trail: Vec<LocationId>,
 }
@@ -142,6 +148,7 @@ impl StackMaker {
             builder,
             counts: StackCounts::default(),
             unwinder: Unwinder::default(),
+            interpreters: Interpreters::default(),
             is_frugal: false,
             stacks,
             max_chain: max_chain(),
@@ -204,6 +211,7 @@ impl StackMaker {
             self.kernel_code.record(start, len, gone, name);
         }
         self.table.apply(record);
+        self.interpreters.record(record);
     }
 
     /// Builds the stack of a sample and adds values to it; see [`Builder::add`].

@@ -126,6 +126,7 @@ mod tests {
             period: None,
             group: GroupCounts::default(),
             cgroup: None,
+            walked: &[],
             kernel: false,
             callchain: Callchain::default(),
             raw: &[],

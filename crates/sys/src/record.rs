@@ -162,6 +162,9 @@ pub struct Sample<'a> {
     pub user: UserStack<'a>,
     /// Identifier of the cgroup (v2) of its process, if the layout has it.
     pub cgroup: Option<u64>,
+    /// What a program at the sample has copied of the frames of an interpreter, in its own records;
+    /// empty without one.
+    pub walked: &'a [u8],
 }
 
 impl<'a> Sample<'a> {
@@ -199,6 +202,7 @@ impl<'a> Sample<'a> {
             raw: &[],
             user,
             cgroup: None,
+            walked: &[],
         }
     }
 }
@@ -459,7 +463,21 @@ pub fn sample(header: Header, record: &[u8], layout: Layout) -> Option<Sample<'_
         }
     }
     let cgroup = if layout.cgroup { Some(r.u64()?) } else { None };
-    Some(Sample { id, ip, pid, tid, time, period, group, kernel, callchain, raw, user, cgroup })
+    Some(Sample {
+        id,
+        ip,
+        pid,
+        tid,
+        time,
+        period,
+        group,
+        kernel,
+        callchain,
+        raw,
+        user,
+        cgroup,
+        walked: &[],
+    })
 }
 
 fn group<'a>(r: &mut RecordReader<'a>) -> Option<GroupCounts<'a>> {

@@ -48,13 +48,20 @@ pub struct KeptSample {
     represents: u32,
     /// The sample without what it borrows.
     plain: Sample<'static>,
-    /// The call chain, the group's counts and the fields of a tracepoint.
+    /// The call chain, the group's counts, the fields of a tracepoint, and the copies of an
+    /// interpreter's frames.
     parts: Box<[u8]>,
-    /// Lengths of the first two parts.
-    callchain: usize,
-    group: usize,
+    lengths: PartLengths,
     user: KeptUser,
     _held: HeldMemory,
+}
+
+/// Lengths of the parts of a sample, except for the last one.
+#[derive(Debug)]
+struct PartLengths {
+    callchain: usize,
+    group: usize,
+    raw: usize,
 }
 
 /// The user stack of a sample.
@@ -124,8 +131,9 @@ impl KeptSample {
             raw,
             user,
             cgroup: _,
+            walked,
         } = *sample;
-        let parts = [callchain.bytes(), group.bytes(), raw].concat().into_boxed_slice();
+        let parts = [callchain.bytes(), group.bytes(), raw, walked].concat().into_boxed_slice();
         let (replaced, go) = match user {
             UserStack::Native { rest, .. } => (rest.replaced(), rest.go().all()),
             _ => (&[][..], &[][..]),
@@ -158,7 +166,11 @@ impl KeptSample {
                 })
             }
         };
-        let (callchain, group) = (callchain.bytes().len(), group.bytes().len());
+        let lengths = PartLengths {
+            callchain: callchain.bytes().len(),
+            group: group.bytes().len(),
+            raw: raw.len(),
+        };
         let plain = Sample {
             id,
             ip,
@@ -168,18 +180,20 @@ impl KeptSample {
             period,
             group: GroupCounts::default(),
             cgroup: None,
+            walked: &[],
             kernel,
             callchain: Callchain::default(),
             raw: &[],
             user: UserStack::None,
         };
         let (event, weight, represents, _held) = (0, 0, 1, held);
-        KeptSample { event, weight, represents, plain, parts, callchain, group, user, _held }
+        KeptSample { event, weight, represents, plain, parts, lengths, user, _held }
     }
 
     fn restore(&self, memory: &mut Vec<u8>, consume: impl FnOnce(&Event<'_>)) {
-        let (callchain, rest) = self.parts.split_at(self.callchain);
-        let (group, raw) = rest.split_at(self.group);
+        let (callchain, rest) = self.parts.split_at(self.lengths.callchain);
+        let (group, rest) = rest.split_at(self.lengths.group);
+        let (raw, walked) = rest.split_at(self.lengths.raw);
         let mut chunks = Vec::new();
         let user = match &self.user {
             KeptUser::None => UserStack::None,
@@ -204,6 +218,7 @@ impl KeptSample {
             group: GroupCounts::new(group),
             callchain: Callchain::new(callchain),
             raw,
+            walked,
             user,
             ..self.plain
         };
@@ -228,7 +243,13 @@ enum KeptKind {
     Mmap { pid: i32, tid: i32, start: u64, len: u64, offset: u64, prot: u32, file: FileId },
     Comm { pid: i32, tid: i32, exec: bool },
     Ksymbol { start: u64, len: u64, gone: bool },
-    Plain(Record<'static>),
+    Fork { pid: i32, parent: i32, tid: i32, parent_tid: i32, time: u64 },
+    Exit { pid: i32, tid: i32, time: u64 },
+    Switch { pid: i32, tid: i32, time: u64, out: bool, preempted: bool },
+    Lost(u64),
+    LostSamples(u64),
+    Throttle,
+    Other,
 }
 
 impl KeptRecord {
@@ -245,19 +266,17 @@ impl KeptRecord {
                 (KeptKind::Ksymbol { start, len, gone }, name)
             }
             Record::Fork { pid, parent, tid, parent_tid, time } => {
-                (KeptKind::Plain(Record::Fork { pid, parent, tid, parent_tid, time }), &[])
+                (KeptKind::Fork { pid, parent, tid, parent_tid, time }, &[])
             }
-            Record::Exit { pid, tid, time } => {
-                (KeptKind::Plain(Record::Exit { pid, tid, time }), &[])
-            }
+            Record::Exit { pid, tid, time } => (KeptKind::Exit { pid, tid, time }, &[]),
             Record::Switch { pid, tid, time, out, preempted } => {
-                (KeptKind::Plain(Record::Switch { pid, tid, time, out, preempted }), &[])
+                (KeptKind::Switch { pid, tid, time, out, preempted }, &[])
             }
-            Record::Lost(n) => (KeptKind::Plain(Record::Lost(n)), &[]),
-            Record::LostSamples(n) => (KeptKind::Plain(Record::LostSamples(n)), &[]),
-            Record::Throttle => (KeptKind::Plain(Record::Throttle), &[]),
+            Record::Lost(n) => (KeptKind::Lost(n), &[]),
+            Record::LostSamples(n) => (KeptKind::LostSamples(n), &[]),
+            Record::Throttle => (KeptKind::Throttle, &[]),
             // Samples are events of their own.
-            Record::Sample(_) | Record::Other => (KeptKind::Plain(Record::Other), &[]),
+            Record::Sample(_) | Record::Other => (KeptKind::Other, &[]),
         };
         let text: Box<[u8]> = text.into();
         let held = HeldMemory::new(blocks.held(), size_of::<KeptRecord>() + text.len());
@@ -276,7 +295,17 @@ impl KeptRecord {
             KeptKind::Ksymbol { start, len, gone } => {
                 Record::Ksymbol { start, len, gone, name: text }
             }
-            KeptKind::Plain(record) => record,
+            KeptKind::Fork { pid, parent, tid, parent_tid, time } => {
+                Record::Fork { pid, parent, tid, parent_tid, time }
+            }
+            KeptKind::Exit { pid, tid, time } => Record::Exit { pid, tid, time },
+            KeptKind::Switch { pid, tid, time, out, preempted } => {
+                Record::Switch { pid, tid, time, out, preempted }
+            }
+            KeptKind::Lost(n) => Record::Lost(n),
+            KeptKind::LostSamples(n) => Record::LostSamples(n),
+            KeptKind::Throttle => Record::Throttle,
+            KeptKind::Other => Record::Other,
         }
     }
 }
@@ -338,6 +367,7 @@ mod tests {
                     raw: &bytes[..11],
                     user,
                     cgroup: None,
+                    walked: &bytes[..777],
                 };
                 kept(Event::Sample { event: 7, weight: 8, represents: 9, sample }, blocks);
             }

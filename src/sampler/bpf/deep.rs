@@ -15,6 +15,7 @@ mod session;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use perf_event_open_sys::ioctls;
 
@@ -22,9 +23,9 @@ use super::btf::Btf;
 use super::filter::SampleFilter;
 use super::number;
 use super::syscall::{self, EntrySize, Map, MapKind};
-use super::walk::Walks;
+use super::walk::WalkMaps;
 use program::{DeepProgram, Kernel, LoopEnd};
-use ring::{CopyRing, SlotState};
+use ring::{CopyRecord, CopyRing, Undelivered};
 pub use session::DeepStacks;
 use sys::procfs;
 use sys::record::{Chunk, GoStacks, Rest, Sample, UserStack};
@@ -121,8 +122,16 @@ impl DeepEntry {
             at,
         })
     }
+}
 
-    fn order(&self) -> (u64, u64, u64, u64) {
+impl CopyRecord for DeepEntry {
+    type Order = (u64, u64, u64, u64);
+
+    fn time(&self) -> u64 {
+        self.time
+    }
+
+    fn order(&self) -> Self::Order {
         (self.time, self.tid, self.sp, self.index)
     }
 }
@@ -146,20 +155,15 @@ pub struct Deep {
     cap: u32,
     /// The program for each size of the kernel's copy.
     programs: Vec<(u32, OwnedFd)>,
-    /// Becomes readable when another quarter of the ring has filled.
-    filled: OwnedFd,
-    /// Chunks in the ring by time, thread and index, and the number of those older than the last
-    /// sample.
-    entries: Vec<DeepEntry>,
-    passed: usize,
-    /// End and time of each record, in the order of the ring, and the number of released ones.
-    ends: Vec<(u64, u64)>,
-    released: usize,
+    /// Chunks in the ring by time, thread and index.
+    entries: Undelivered<DeepEntry>,
     /// True if samples use the thread IDs of the kernel's PID namespace.
     same_numbers: bool,
     counts: DeepStackCounts,
     /// Walks over frames of interpreters at the same samples.
-    walks: Option<Walks>,
+    walks: Option<Arc<WalkMaps>>,
+    /// Programs may have the loops that walks need.
+    has_may_goto: bool,
 }
 
 impl Deep {
@@ -175,7 +179,6 @@ impl Deep {
         let map = Map::new(MapKind::Ring, EntrySize { key: 0, value: 0 }, size as u32)?;
         let lost = Map::new(MapKind::PerCpuArray, EntrySize::by_number(8), 1)?;
         let ring = CopyRing::map(&map, size)?;
-        let filled = watch(map.fd())?;
         Ok(Deep {
             kernel,
             map,
@@ -183,26 +186,18 @@ impl Deep {
             ring,
             cap,
             programs: Vec::new(),
-            filled,
-            entries: Vec::new(),
-            passed: 0,
-            ends: Vec::new(),
-            released: 0,
+            entries: Undelivered::default(),
             same_numbers: procfs::is_first_pid_namespace(),
             counts: DeepStackCounts::default(),
             walks: None,
+            has_may_goto: true,
         })
     }
 
     /// Programs that are attached from now on walk over frames of interpreters, too, if the kernel
     /// has what limits their loops (Linux 6.9).
-    pub fn set_walks(&mut self, walks: Walks) {
+    pub fn set_walks(&mut self, walks: Arc<WalkMaps>) {
         self.walks = Some(walks);
-    }
-
-    /// The walks, if there are any.
-    pub fn walks(&mut self) -> Option<&mut Walks> {
-        self.walks.as_mut()
     }
 
     /// Attaches the program to an event that copies `dump` bytes of the stack, and to those that
@@ -227,7 +222,10 @@ impl Deep {
                 let load = |end| {
                     syscall::load_for_samples("prof_deep", &self.program(dump, processes, end))
                 };
-                let program = load(LoopEnd::MayGoto).or_else(|_| load(LoopEnd::Counter))?;
+                let newest = load(LoopEnd::MayGoto);
+                let has_may_goto = newest.is_ok();
+                let program = newest.or_else(|_| load(LoopEnd::Counter))?;
+                self.has_may_goto &= has_may_goto;
                 self.programs.push((dump, program));
                 self.programs.len() - 1
             }
@@ -248,64 +246,40 @@ impl Deep {
         let cap = self.cap;
         // The verifier would follow each round of their loops.
         let walks = self.walks.as_ref().filter(|_| end == LoopEnd::MayGoto);
-        let walks = walks.map(Walks::program);
+        let walks = walks.map(|maps| maps.program());
         DeepProgram { ring, ring_size, lost, kernel, dump, cap, processes, walks, end }.program()
     }
 
-    /// Becomes readable when another quarter of the ring has filled.
-    pub fn fd(&self) -> RawFd {
-        self.filled.as_raw_fd()
+    /// The ring.
+    pub fn ring(&self) -> RawFd {
+        self.map.fd()
     }
 
-    /// Makes [`Deep::fd`] unreadable until another quarter has filled.
-    pub fn clear(&self) {
-        clear(&self.filled);
+    /// True if the programs that are attached walk over frames of interpreters.
+    pub fn walks(&self) -> bool {
+        self.walks.is_some() && self.has_may_goto
     }
 
     /// True if a quarter or more of the ring is used.
     pub fn is_filling(&self) -> bool {
-        (self.ring.written_to() - self.ring.read_to()) as usize * 4 >= self.ring.size()
+        self.ring.is_filling()
     }
 
     /// Reads the positions in the ring. To be called after the samples are in their rings: a chunk
     /// is written before its sample.
     pub fn refresh(&mut self) {
-        (self.passed, self.released) = (0, 0);
-        self.entries.clear();
-        self.ends.clear();
-        let mut position = self.ring.read_to();
-        let end = self.ring.written_to();
-        while position < end {
-            let (state, at, length, next) = self.ring.record(position);
-            let entry = match state {
-                SlotState::Done => DeepEntry::parse(self.ring.bytes(at, length), at),
-                SlotState::Busy | SlotState::Discarded => None,
-            };
-            self.entries.extend(entry);
-            // A record in progress stays, and so do those behind it.
-            let busy = if state == SlotState::Busy { u64::MAX } else { 0 };
-            self.ends.push((next, entry.map_or(busy, |entry| entry.time)));
-            position = next;
-        }
-        self.entries.sort_unstable_by_key(DeepEntry::order);
+        self.entries.refresh(&self.ring, DeepEntry::parse);
     }
 
     /// Releases everything before this time, whose samples were delivered.
     pub fn release(&mut self, time: u64) {
-        let older = self.ends[self.released..].iter().take_while(|end| end.1 < time).count();
-        if older > 0 {
-            self.released += older;
-            self.ring.release(self.ends[self.released - 1].0);
-        }
-        while self.entries.get(self.passed).is_some_and(|entry| entry.time < time) {
-            self.passed += 1;
-        }
+        self.entries.release(&self.ring, time);
     }
 
     /// True if a chunk exists for a sample of this time; to be called in order of time.
     pub fn has(&mut self, time: u64) -> bool {
         self.release(time);
-        self.entries.get(self.passed).is_some_and(|entry| entry.time == time)
+        self.entries.at(time).next().is_some()
     }
 
     /// The part of the stack beyond the copy in this sample, in `chunks`; empty if the match is not
@@ -326,8 +300,7 @@ impl Deep {
         let mut used = 0;
         let mut first = 0;
         let mut tid = None;
-        let now = self.entries[self.passed..].iter().take_while(|e| e.time == sample.time);
-        for entry in now.filter(|entry| is_it(entry)) {
+        for entry in self.entries.at(sample.time).filter(|entry| is_it(entry)) {
             let tid = *tid.get_or_insert(entry.tid);
             if entry.index == REPLACED && entry.tid == tid {
                 let length = entry.length.min(MAX_REPLACED * 16);
@@ -388,9 +361,9 @@ pub fn check() -> io::Result<()> {
     load(LoopEnd::MayGoto).or_else(|_| load(LoopEnd::Counter))
 }
 
-/// A descriptor that becomes readable when the program sends a wake-up; the ring's own descriptor
-/// is readable as long as the ring is not empty.
-fn watch(ring: RawFd) -> io::Result<OwnedFd> {
+/// A descriptor that becomes readable when the program sends a wake-up for one of the rings; a
+/// ring's own descriptor is readable as long as the ring is not empty.
+fn watch(rings: &[RawFd]) -> io::Result<OwnedFd> {
     // SAFETY: a new descriptor, which has no other owner.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
     if epoll < 0 {
@@ -399,18 +372,22 @@ fn watch(ring: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: as above.
     let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
     let mut wanted = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
-    // SAFETY: both descriptors are open, and the kernel copies the event within the call.
-    match unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, ring, &mut wanted) } {
-        0 => Ok(epoll),
-        _ => Err(io::Error::last_os_error()),
+    for &ring in rings {
+        // SAFETY: both descriptors are open, and the kernel copies the event within the call.
+        if unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, ring, &mut wanted) }
+            != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
     }
+    Ok(epoll)
 }
 
 /// Makes it unreadable until the next wake-up.
 fn clear(epoll: &OwnedFd) {
-    let mut event = libc::epoll_event { events: 0, u64: 0 };
-    // SAFETY: the descriptor is open, and there is room for one event.
-    unsafe { libc::epoll_wait(epoll.as_raw_fd(), &mut event, 1, 0) };
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
+    // SAFETY: the descriptor is open, and there is room for the events.
+    unsafe { libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, 0) };
 }
 
 #[cfg(test)]

@@ -13,18 +13,22 @@ pub(super) mod program;
 mod ring;
 
 use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use interpreters::walk::{WalkCopy, WalkDescriptor};
 
 use super::btf::Btf;
-use super::deep::ring::{CopyRing, SlotState};
+use super::deep::ring::{CopyRing, Undelivered};
 use super::number;
 use super::syscall::{EntrySize, Map, MapKind};
 use crate::sampler::arch;
 use encoded::{WALKS_SIZE, encode};
 use program::{MEMORY_SIZE, WalkProgram};
-use ring::Parts;
+use ring::WalkRecord;
+pub use ring::walked;
 use sys::procfs;
+use sys::record::{Sample, UserStack};
 
 /// Limit for the time to walk in a thread that always has this many frames, in nanoseconds per
 /// second, and the cost of a frame with a block behind it.
@@ -71,42 +75,38 @@ pub struct Walked {
     pub copy: WalkCopy,
 }
 
-/// The walks of processes, and the ring with the copies that are made.
+/// The walks of processes, and what the programs use.
 #[derive(Debug)]
-pub struct Walks {
+pub struct WalkMaps {
     processes: Map,
     memory: Map,
     lost: Map,
-    map: Map,
-    ring: CopyRing,
+    ring: Map,
+    ring_size: usize,
     /// Offset of the frame pointer in `pt_regs`.
     frame_pointer: i16,
     most: u32,
-    parts: Parts,
 }
 
-impl Walks {
-    /// Creates the ring, for walks of at most this many frames. There are no processes yet.
+impl WalkMaps {
+    /// For walks of at most this many frames. There are no processes yet.
     ///
     /// # Errors
     ///
     /// This kernel is too old, or the user lacks the privilege.
-    pub fn new(most: u32) -> io::Result<Walks> {
+    pub fn new(most: u32) -> io::Result<WalkMaps> {
         let (field, offset) = arch::FRAME_POINTER;
         let frame_pointer = Btf::running()?.field("pt_regs", &[field])? + offset;
         let size = (RING_OF_CPU * procfs::online_cpus().len()).clamp(*RINGS.start(), *RINGS.end());
-        let size = size.next_power_of_two();
-        let map = Map::new(MapKind::Ring, EntrySize { key: 0, value: 0 }, size as u32)?;
-        let ring = CopyRing::map(&map, size)?;
-        Ok(Walks {
+        let ring_size = size.next_power_of_two();
+        Ok(WalkMaps {
             processes: Map::new(MapKind::Hash, EntrySize::by_number(WALKS_SIZE), MAX_PROCESSES)?,
             memory: Map::new(MapKind::PerCpuArray, EntrySize::by_number(MEMORY_SIZE), 1)?,
             lost: Map::new(MapKind::PerCpuArray, EntrySize::by_number(8), 1)?,
-            map,
-            ring,
+            ring: Map::new(MapKind::Ring, EntrySize { key: 0, value: 0 }, ring_size as u32)?,
+            ring_size,
             frame_pointer,
             most: most.min(MOST_FRAMES),
-            parts: Parts::default(),
         })
     }
 
@@ -127,24 +127,6 @@ impl Walks {
         self.processes.remove(&pid.to_ne_bytes());
     }
 
-    /// Takes all copies that are complete from the ring, in the order of its records.
-    pub fn take(&mut self, mut each: impl FnMut(Walked)) {
-        let mut position = self.ring.read_to();
-        let end = self.ring.written_to();
-        while position < end {
-            let (state, at, length, next) = self.ring.record(position);
-            match state {
-                SlotState::Busy => break,
-                SlotState::Discarded => {}
-                SlotState::Done => {
-                    self.parts.add(self.ring.bytes(at, length)).into_iter().for_each(&mut each);
-                }
-            }
-            position = next;
-        }
-        self.ring.release(position);
-    }
-
     /// Number of samples whose copies are missing, at least in part: the ring had no room.
     pub fn lost(&self) -> u64 {
         let cpus = procfs::possible_cpus();
@@ -161,10 +143,91 @@ impl Walks {
             processes: &self.processes,
             memory: &self.memory,
             lost: &self.lost,
-            ring: &self.map,
-            ring_size: self.ring.size() as u32,
+            ring: &self.ring,
+            ring_size: self.ring_size as u32,
             frame_pointer: self.frame_pointer,
         }
+    }
+}
+
+/// The ring with the copies, and their assignment to samples.
+#[derive(Debug)]
+pub struct Walks {
+    maps: Arc<WalkMaps>,
+    ring: CopyRing,
+    undelivered: Undelivered<WalkRecord>,
+    /// Records of the last sample, one behind the other.
+    last: Vec<u8>,
+}
+
+impl Walks {
+    /// Maps the ring.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory.
+    pub fn new(maps: Arc<WalkMaps>) -> io::Result<Walks> {
+        let ring = CopyRing::map(&maps.ring, maps.ring_size)?;
+        Ok(Walks { maps, ring, undelivered: Undelivered::default(), last: Vec::new() })
+    }
+
+    /// What is shared with those who know the processes.
+    pub fn maps(&self) -> &Arc<WalkMaps> {
+        &self.maps
+    }
+
+    /// The ring.
+    pub fn fd(&self) -> RawFd {
+        self.maps.ring.fd()
+    }
+
+    /// True if a quarter or more of the ring is used.
+    pub fn is_filling(&self) -> bool {
+        self.ring.is_filling()
+    }
+
+    /// Reads the positions in the ring. To be called after the samples are in their rings: a copy is
+    /// written before its sample.
+    pub fn refresh(&mut self) {
+        self.undelivered.refresh(&self.ring, WalkRecord::parse);
+    }
+
+    /// Releases everything before this time, whose samples were delivered.
+    pub fn release(&mut self, time: u64) {
+        self.undelivered.release(&self.ring, time);
+    }
+
+    /// The records of a sample, one behind the other; empty if it has none. To be called in order of
+    /// time.
+    pub fn records(&mut self, sample: &Sample<'_>) -> &[u8] {
+        self.last.clear();
+        self.release(sample.time);
+        let UserStack::Native { regs, .. } = sample.user else { return &[] };
+        let thread = (sample.tid as u64, regs.sp, regs.ip);
+        for record in self.undelivered.at(sample.time) {
+            if (record.tid, record.sp, record.ip) != thread {
+                continue;
+            }
+            self.last.extend_from_slice(self.ring.bytes(record.at, record.length));
+        }
+        &self.last
+    }
+
+    /// Takes all copies whose interrupts are over, by time and thread.
+    #[cfg(test)]
+    pub fn take(&mut self, mut each: impl FnMut(Walked)) {
+        /// Nanoseconds after which a program that has begun has ended.
+        const OVER: u64 = 2_000_000;
+        let until = sys::os::monotonic_nanos() - OVER;
+        self.refresh();
+        let is_same_sample = |a: &WalkRecord, b: &WalkRecord| (a.time, a.tid) == (b.time, b.tid);
+        for records in self.undelivered.all().chunk_by(is_same_sample) {
+            if records[0].time < until {
+                let bytes = records.iter().map(|r| self.ring.bytes(r.at, r.length));
+                walked(&bytes.collect::<Vec<_>>().concat()).for_each(&mut each);
+            }
+        }
+        self.release(until);
     }
 }
 

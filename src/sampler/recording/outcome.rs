@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::sampler::aggregator::Aggregator;
 use crate::sampler::events::EventKind;
+use crate::sampler::interpreters::InterpreterCounts;
 use crate::sampler::{
     CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Stats, Target, permissions,
 };
@@ -108,6 +109,7 @@ fn notes(ended: &Outcome<'_>, before: Option<&(Vec<i32>, u64)>) -> Vec<Message> 
         notes.push(Message::BinaryTruncated);
     }
     notes.extend(deep_stacks(session, aggregator));
+    notes.extend(interpreters(ended));
     notes.extend(losses(ended));
     notes
 }
@@ -207,6 +209,42 @@ fn deep_stacks(session: &Session, aggregator: &Aggregator) -> Vec<Message> {
         notes.push(Message::DeepStacksDiffered { stacks: counts.differed });
     }
     notes
+}
+
+/// Functions of interpreted programs that are not shown.
+fn interpreters(ended: &Outcome<'_>) -> Vec<Message> {
+    let interpreters = &ended.aggregator.maker.interpreters;
+    if interpreters.images().next().is_none() {
+        return Vec::new();
+    }
+    if !interpreters.is_read() {
+        let why = Box::new(why_not_read(ended));
+        return vec![Message::InterpretersNotRead { why }];
+    }
+    let mut notes = Vec::new();
+    for (why, processes) in interpreters.refused() {
+        notes.push(Message::InterpreterNotSupported { why, processes });
+    }
+    let InterpreterCounts { shown, mismatched, native } = interpreters.counts;
+    if native > 0 {
+        notes.push(Message::NativeInterpreterStacks { stacks: native, shown });
+    }
+    if mismatched > 0 {
+        notes.push(Message::InterpreterMismatch { stacks: mismatched });
+    }
+    notes
+}
+
+/// The reason for which no program copies frames of interpreters.
+fn why_not_read(ended: &Outcome<'_>) -> Message {
+    let Outcome { options, session, .. } = *ended;
+    match session.deep().why_not() {
+        _ if !options.stacks.has_copies() => Message::NoStackCopies,
+        Some(why) => permissions::deep_stacks(why),
+        None if !session.deep().is_attached() => Message::NotReadAtEvents,
+        None if !procfs::is_first_pid_namespace() => Message::InnerPidNamespace,
+        None => Message::NoProgramLoops,
+    }
 }
 
 /// The samples should add up to the CPU time that the target used. They do not if threads end

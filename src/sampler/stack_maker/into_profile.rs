@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::StackMaker;
-use profile::{MappingId, Profile};
+use profile::{MappingId, Profile, comment};
 use sys::FileAddress;
 use sys::foreign::Root;
 use sys::image::{Hit, Images, State};
@@ -33,6 +33,7 @@ impl StackMaker {
     pub fn into_profile(mut self, main: Option<i32>) -> Aggregated {
         let run_time = self.name_run_time_code();
         self.kernel_code.name(&mut self.builder.profile, self.kernel);
+        self.name_interpreters();
         let main = self.main_mapping_of(main);
         // Builder::finish swaps the main mapping with the first.
         let index = |id: MappingId| match main {
@@ -57,6 +58,16 @@ impl StackMaker {
         let run_time = run_time.into_iter().map(|(id, epoch)| (index(id), epoch)).collect();
         let profile = self.builder.finish(main);
         Aggregated { profile, files, roots, run_time, changed, images }
+    }
+
+    /// States which files are interpreters.
+    fn name_interpreters(&mut self) {
+        let profile = &mut self.builder.profile;
+        for image in self.interpreters.images() {
+            let file = &self.table.images.get(image).path;
+            let comment = format!("{}: {file}", comment::INTERPRETER);
+            profile.comments.push(profile.strings.intern(&comment));
+        }
     }
 
     /// Names the mappings of code generated at run time like perf: by the file that has the

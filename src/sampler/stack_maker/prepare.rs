@@ -51,8 +51,10 @@ impl StackMaker {
             }
             _ => true,
         });
+        let is_known =
+            jit_known && (unwound.is_none() || self.knows_interpreter(sample, &scratch.frames));
         self.scratch = scratch;
-        match unwound.filter(|_| jit_known) {
+        match unwound.filter(|_| is_known) {
             Some(unwound) => {
                 self.prepared = Some(Prepared { thread, time: sample.time, unwound });
                 true

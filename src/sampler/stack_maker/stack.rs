@@ -1,7 +1,9 @@
 //! Converts samples to the locations of their stacks.
 
+use super::user_frames::Merged;
 use super::{Innermost, Moment, Scratch, StackMaker, Unwound};
 use crate::sampler::StackMethod;
+use interpreters::merge;
 use profile::{LocationId, Truncation};
 use sys::record::{Sample, UserStack};
 use unwind::{self, Frame, Place, StackEnd};
@@ -70,7 +72,7 @@ impl StackMaker {
         if self.stacks == StackMethod::None {
             frames.truncate(1);
         }
-        let innermost = self.assemble(&mut scratch, end);
+        let innermost = self.assemble(sample, &mut scratch, end);
         self.last.innermost = Some(innermost.unwrap_or((None, sample.ip)));
         self.scratch = scratch;
     }
@@ -86,23 +88,40 @@ impl StackMaker {
         scratch.add_address(sample, self.stacks);
         let in_kernel = scratch.kernel.len();
         let end = self.user_frames(sample, in_kernel, &scratch.chain, &mut scratch.frames);
-        let innermost = self.assemble(scratch, end);
+        let innermost = self.assemble(sample, scratch, end);
         let nothing = self.last.callers.is_empty().then_some((None, sample.ip));
         self.last.innermost = innermost.or(nothing);
     }
 
     /// Assembles the callers of the innermost frame, and returns that frame.
-    fn assemble(&mut self, scratch: &mut Scratch, end: StackEnd) -> Option<Innermost> {
-        let Scratch { kernel, frames, trail, .. } = scratch;
+    fn assemble(
+        &mut self,
+        sample: &Sample<'_>,
+        scratch: &mut Scratch,
+        end: StackEnd,
+    ) -> Option<Innermost> {
+        let Scratch { kernel, frames, merge, trail, .. } = scratch;
         let mut callers = std::mem::take(&mut self.last.callers);
         callers.clear();
-        if let Some(why) = truncation(end) {
-            callers.push(self.builder.truncation(why));
+        let merged = self.merge(sample, frames, end, merge);
+        match (&merged, truncation(end)) {
+            (Merged::Places(places), _) if places.contains(&merge::Place::Truncated) => {}
+            (_, Some(why)) => callers.push(self.builder.truncation(why)),
+            (Merged::Mismatch, None) => callers.push(self.mismatch()),
+            _ => {}
         }
         let user_leaf = frames.first().filter(|_| kernel.is_empty());
         let user_callers = &frames[usize::from(user_leaf.is_some())..];
+        let first = callers.len();
         self.extend_trail(user_callers, trail, &mut callers);
+        let is_users = match &merged {
+            Merged::Places(places) => {
+                self.interleave(places, user_leaf, end, first, &mut callers, merge)
+            }
+            Merged::Native | Merged::Mismatch => false,
+        };
         let innermost = match (user_leaf, kernel.split_first()) {
+            (Some(_), _) if is_users => None,
             (Some(frame), _) => Some((self.mapping_of(frame.place), frame.place.number())),
             (None, Some((&leaf, kernel_callers))) => {
                 for &address in kernel_callers.iter().rev() {
@@ -160,6 +179,9 @@ impl StackMaker {
                 unwound.unwrap_or_default()
             }
         };
+        if !self.is_frugal {
+            self.look_at_interpreter(sample, frames);
+        }
         let Unwound { end, is_counted, hidden } = unwound;
         self.counts.hidden_mappings |= hidden;
         if self.stacks == StackMethod::None || !is_counted {

@@ -32,6 +32,82 @@ pub enum SlotState {
     Discarded,
 }
 
+/// What is known of a record in a ring.
+pub trait CopyRecord {
+    /// Records of one sample have the same time, and follow each other in this order.
+    type Order: Ord;
+
+    /// The time of its sample.
+    fn time(&self) -> u64;
+
+    /// See [`CopyRecord::Order`]; begins with the time.
+    fn order(&self) -> Self::Order;
+}
+
+/// The records in a ring whose samples were not delivered.
+#[derive(Debug)]
+pub struct Undelivered<R> {
+    /// In their order, and the number of those older than the last sample.
+    records: Vec<R>,
+    passed: usize,
+    /// End and time of each record, in the order of the ring, and the number of released ones.
+    ends: Vec<(u64, u64)>,
+    released: usize,
+}
+
+impl<R> Default for Undelivered<R> {
+    fn default() -> Undelivered<R> {
+        Undelivered { records: Vec::new(), passed: 0, ends: Vec::new(), released: 0 }
+    }
+}
+
+impl<R: CopyRecord> Undelivered<R> {
+    /// Reads the positions in the ring. `parse` gets the bytes of a record and their offset.
+    pub fn refresh(&mut self, ring: &CopyRing, parse: impl Fn(&[u8], usize) -> Option<R>) {
+        (self.passed, self.released) = (0, 0);
+        self.records.clear();
+        self.ends.clear();
+        let mut position = ring.read_to();
+        let end = ring.written_to();
+        while position < end {
+            let (state, at, length, next) = ring.record(position);
+            let record = match state {
+                SlotState::Done => parse(ring.bytes(at, length), at),
+                SlotState::Busy | SlotState::Discarded => None,
+            };
+            // A record in progress stays, and so do those behind it.
+            let busy = if state == SlotState::Busy { u64::MAX } else { 0 };
+            self.ends.push((next, record.as_ref().map_or(busy, R::time)));
+            self.records.extend(record);
+            position = next;
+        }
+        self.records.sort_unstable_by_key(R::order);
+    }
+
+    /// Releases everything before this time, whose samples were delivered.
+    pub fn release(&mut self, ring: &CopyRing, time: u64) {
+        let older = self.ends[self.released..].iter().take_while(|end| end.1 < time).count();
+        if older > 0 {
+            self.released += older;
+            ring.release(self.ends[self.released - 1].0);
+        }
+        while self.records.get(self.passed).is_some_and(|record| record.time() < time) {
+            self.passed += 1;
+        }
+    }
+
+    /// The records for samples of this time, after those before it were released.
+    pub fn at(&self, time: u64) -> impl Iterator<Item = &R> {
+        self.records[self.passed..].iter().take_while(move |record| record.time() == time)
+    }
+
+    /// All that were not released.
+    #[cfg(test)]
+    pub fn all(&self) -> &[R] {
+        &self.records[self.passed..]
+    }
+}
+
 /// The ring, mapped.
 #[derive(Debug)]
 pub struct CopyRing {
@@ -110,5 +186,10 @@ impl CopyRing {
     /// Its size in bytes.
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// True if a quarter or more of it is used.
+    pub fn is_filling(&self) -> bool {
+        (self.written_to() - self.read_to()) as usize * 4 >= self.size
     }
 }

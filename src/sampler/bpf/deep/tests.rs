@@ -75,7 +75,7 @@ fn walks_add_less_than_20_000_instructions_to_verify() {
     let (Ok(without), length, _) = load(&deep) else {
         return skip_hardware("the kernel has no may_goto");
     };
-    deep.set_walks(Walks::new(4096).unwrap());
+    deep.set_walks(Arc::new(WalkMaps::new(4096).unwrap()));
     let (with, whole, took) = load(&deep);
     let added = verified(&with.unwrap()).saturating_sub(verified(&without));
     eprintln!("{} instructions, {added} verified, {took:?} for the program", whole - length);

@@ -1,10 +1,9 @@
 //! The records that the program writes, and the copies that are made of them.
 
-use std::collections::HashMap;
-
 use interpreters::walk::{MAX_BEHIND, MAX_BEHIND_SIZE, MAX_BLOCK, Status, WalkCopy};
 
 use super::Walked;
+use crate::sampler::bpf::deep::ring::CopyRecord;
 use crate::sampler::bpf::number;
 
 /// Largest number of bytes that are copied for a frame.
@@ -40,7 +39,7 @@ pub mod header {
     pub const LENGTH: i16 = 88;
     /// Nanoseconds since the walk began.
     pub const TOOK: i16 = 96;
-    /// The CPU, whose records of a walk follow each other.
+    /// The CPU.
     pub const CPU: i16 = 104;
     /// Size of the header.
     pub const SIZE: usize = 112;
@@ -67,40 +66,87 @@ fn end(value: u64) -> Option<Status> {
     })
 }
 
-/// Walks of which records are missing so far, by CPU.
-#[derive(Debug, Default)]
-pub struct Parts(HashMap<u64, (u64, Walked)>);
+/// A record in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalkRecord {
+    /// The time of its sample.
+    pub time: u64,
+    /// Its thread, in the kernel's PID namespace.
+    pub tid: u64,
+    /// Stack pointer and instruction pointer in user mode.
+    pub sp: u64,
+    pub ip: u64,
+    walk: u64,
+    part: u64,
+    /// Offset of the record in the data, and its number of bytes.
+    pub at: usize,
+    pub length: usize,
+}
 
-impl Parts {
-    /// Adds a record; the copy, if it is the last one of a walk of which none was lost.
-    pub fn add(&mut self, record: &[u8]) -> Option<Walked> {
+impl WalkRecord {
+    /// Decodes the header of a record; `None` if it is damaged.
+    pub fn parse(record: &[u8], at: usize) -> Option<WalkRecord> {
         let field = |at| number(record, at);
-        let (cpu, part) = (field(header::CPU)?, field(header::PART)?);
-        let length = usize::try_from(field(header::LENGTH)?).ok()?;
-        let frames = record.get(header::SIZE..)?.get(..length)?;
-        let before = self.0.remove(&cpu);
-        let mut walked = match before {
-            _ if part == 0 => Walked::parse(record)?,
-            Some((count, walked)) if part == count && walked.is_continued_by(record) => walked,
-            _ => return None,
-        };
-        walked.copy.bytes.extend_from_slice(frames);
-        walked.took = field(header::TOOK)?;
-        match end(field(header::STATUS)?) {
-            Some(status) => {
-                walked.copy.status = status;
-                Some(walked)
-            }
-            None => {
-                self.0.insert(cpu, (part + 1, walked));
-                None
-            }
-        }
+        let frames = usize::try_from(field(header::LENGTH)?).ok()?;
+        let length = header::SIZE.checked_add(frames).filter(|length| *length <= record.len())?;
+        Some(WalkRecord {
+            time: field(header::TIME)?,
+            tid: field(header::TID)?,
+            sp: field(header::SP)?,
+            ip: field(header::IP)?,
+            walk: field(header::WALK)?,
+            part: field(header::PART)?,
+            at,
+            length,
+        })
     }
 }
 
+impl CopyRecord for WalkRecord {
+    type Order = (u64, u64, u64, u64, u64);
+
+    fn time(&self) -> u64 {
+        self.time
+    }
+
+    fn order(&self) -> Self::Order {
+        (self.time, self.tid, self.sp, self.walk, self.part)
+    }
+}
+
+/// The walks in records of one sample, which lie one behind the other in their order. Ends before one
+/// of which a record is missing.
+pub fn walked(mut records: &[u8]) -> impl Iterator<Item = Walked> {
+    std::iter::from_fn(move || {
+        let (first, rest) = split(records)?;
+        if number(first, header::PART)? != 0 {
+            return None;
+        }
+        let mut walked = Walked::parse(first)?;
+        let mut count = 1;
+        let (mut last, mut rest) = (first, rest);
+        while number(last, header::STATUS)? == status::CONTINUED as u64 {
+            (last, rest) = split(rest)?;
+            if number(last, header::PART)? != count || !walked.is_continued_by(last) {
+                return None;
+            }
+            walked.copy.bytes.extend_from_slice(&last[header::SIZE..]);
+            count += 1;
+        }
+        walked.took = number(last, header::TOOK)?;
+        walked.copy.status = end(number(last, header::STATUS)?)?;
+        records = rest;
+        Some(walked)
+    })
+}
+
+/// The first record, and those behind it.
+fn split(records: &[u8]) -> Option<(&[u8], &[u8])> {
+    records.split_at_checked(WalkRecord::parse(records, 0)?.length)
+}
+
 impl Walked {
-    /// The walk of a record, without its frames.
+    /// The walk that begins with a record.
     fn parse(record: &[u8]) -> Option<Walked> {
         let field = |at| number(record, at);
         let object = field(header::OBJECT)?;
@@ -114,7 +160,12 @@ impl Walked {
             id: field(header::ID)?,
             walk: usize::try_from(field(header::WALK)?).ok()?,
             took: 0,
-            copy: WalkCopy { object, first, ..WalkCopy::nothing() },
+            copy: WalkCopy {
+                object,
+                first,
+                bytes: record[header::SIZE..].to_vec(),
+                ..WalkCopy::nothing()
+            },
         })
     }
 

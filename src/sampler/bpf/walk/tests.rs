@@ -20,6 +20,7 @@ const PERIOD: u64 = 200_000;
 
 /// A thread that is sampled, with walks.
 struct Sampling {
+    walks: Walks,
     deep: Deep,
     _event: Counter,
 }
@@ -54,9 +55,9 @@ impl Sampling {
             return None;
         }
         let mut deep = Deep::new(32 << 10).unwrap();
-        let new = Walks::new(most).unwrap();
-        new.set(pid, 0, walks).unwrap();
-        deep.set_walks(new);
+        let maps = Arc::new(WalkMaps::new(most).unwrap());
+        maps.set(pid, 0, walks).unwrap();
+        deep.set_walks(maps.clone());
         let mut event = Builder::new(Software::CPU_CLOCK);
         event
             .observe_pid(tid)
@@ -67,11 +68,12 @@ impl Sampling {
         let mut event = event.build().unwrap();
         deep.attach(event.as_raw_fd(), dump, None).unwrap();
         event.enable().unwrap();
-        Some(Sampling { deep, _event: event })
+        let walks = Walks::new(maps).unwrap();
+        Some(Sampling { walks, deep, _event: event })
     }
 
     fn walks(&mut self) -> &mut Walks {
-        self.deep.walks().unwrap()
+        &mut self.walks
     }
 
     /// Calls a function with each walk, until it returns true.
@@ -93,12 +95,12 @@ fn what_is_copied_costs_no_more_than_its_share() {
     assert_eq!((most_frames(1), most_frames(1_000_000)), (MOST_FRAMES, 16));
 }
 
-/// The record of a part of a walk on a CPU, at a time, with this much of frames.
-fn record(cpu: u64, time: u64, part: u64, status: i32, frames: &[u8]) -> Vec<u8> {
+/// The record of a part of a walk at a time, with this much of frames.
+fn record(time: u64, walk: u64, part: u64, status: i32, frames: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; header::SIZE];
     for (at, value) in [
-        (header::CPU, cpu),
         (header::TIME, time),
+        (header::WALK, walk),
         (header::PART, part),
         (header::STATUS, status as u64),
         (header::LENGTH, frames.len() as u64),
@@ -112,31 +114,28 @@ fn record(cpu: u64, time: u64, part: u64, status: i32, frames: &[u8]) -> Vec<u8>
 #[test]
 fn a_walk_of_which_a_record_is_lost_has_no_copy() {
     use status::{COMPLETE, CONTINUED};
-    let mut parts = Parts::default();
-    let mut add = |cpu, time, part, status, frames| {
-        let walked = parts.add(&record(cpu, time, part, status, frames));
-        walked.map(|walked| (walked.time, walked.copy.bytes))
+    let copies = |records: &[(u64, u64, i32, &str)]| -> Vec<(usize, Vec<u8>)> {
+        let record = |&(walk, part, status, frames): &_| {
+            record(5, walk, part, status, str::as_bytes(frames))
+        };
+        let records: Vec<_> = records.iter().map(record).collect();
+        walked(&records.concat()).map(|walked| (walked.walk, walked.copy.bytes)).collect()
     };
-    // Records of two CPUs alternate.
-    assert_eq!(add(0, 5, 0, CONTINUED, b"ab"), None);
-    assert_eq!(add(1, 5, 0, CONTINUED, b"AB"), None);
-    assert_eq!(add(0, 5, 1, COMPLETE, b"c"), Some((5, b"abc".to_vec())));
-    assert_eq!(add(1, 5, 1, CONTINUED, b"C"), None);
-    assert_eq!(add(1, 5, 2, COMPLETE, b""), Some((5, b"ABC".to_vec())));
-    // The second of three, the first, and the last one are lost.
-    assert_eq!(add(0, 6, 0, CONTINUED, b"a"), None);
-    assert_eq!(add(0, 6, 2, COMPLETE, b"c"), None);
-    assert_eq!(add(0, 7, 1, COMPLETE, b"b"), None);
-    assert_eq!(add(0, 8, 0, CONTINUED, b"a"), None);
-    assert_eq!(add(0, 9, 1, COMPLETE, b"b"), None);
-    assert_eq!(add(0, 10, 0, COMPLETE, b"x"), Some((10, b"x".to_vec())));
+    let whole = [(0, 0, CONTINUED, "ab"), (0, 1, COMPLETE, "c"), (1, 0, COMPLETE, "d")];
+    assert_eq!(copies(&whole), [(0, b"abc".to_vec()), (1, b"d".to_vec())]);
+    assert_eq!(copies(&whole[1..]), []);
+    assert_eq!(copies(&whole[..1]), []);
+    assert_eq!(copies(&[whole[0], whole[2]]), []);
+    assert_eq!(copies(&whole[..2]), [(0, b"abc".to_vec())]);
+    assert_eq!(copies(&[whole[0], (0, 2, COMPLETE, "c")]), []);
+    assert_eq!(copies(&[]), []);
 }
 
 #[test]
 fn damaged_records_have_no_copy() {
-    let whole = record(0, 1, 0, status::COMPLETE, b"frames");
+    let whole = record(1, 0, 0, status::COMPLETE, b"frames");
     for length in 0..whole.len() {
-        assert_eq!(Parts::default().add(&whole[..length]), None);
+        assert_eq!(walked(&whole[..length]).next(), None);
     }
-    assert!(Parts::default().add(&whole).is_some());
+    assert!(walked(&whole).next().is_some());
 }

@@ -92,6 +92,7 @@ impl Recorded {
 fn sample(event: usize, time: u64, ip: u64) -> Event<'static> {
     let sample = Sample {
         cgroup: None,
+        walked: &[],
         id: 1,
         ip,
         pid: PID,

@@ -261,7 +261,7 @@ fn whatever_the_memory_has_the_program_copies_what_its_model_copies() {
     for (i, case) in cases.iter().enumerate() {
         let id = i as u64 + 1;
         let walks: Vec<_> = case.walks.iter().map(|(walk, ..)| walk.clone()).collect();
-        sampling.walks().set(pid, id, &walks).unwrap();
+        sampling.walks().maps().set(pid, id, &walks).unwrap();
         let mut seen = vec![0; walks.len()];
         sampling.until(|walked| {
             // The walks before may still be in the ring.
@@ -280,8 +280,9 @@ fn whatever_the_memory_has_the_program_copies_what_its_model_copies() {
         });
     }
     // A process without walks has no copies.
-    sampling.walks().remove(pid);
+    sampling.walks().maps().remove(pid);
     let mut after = 0;
+    std::thread::sleep(Duration::from_millis(20));
     sampling.walks().take(|_| ());
     std::thread::sleep(Duration::from_millis(20));
     sampling.walks().take(|_| after += 1);

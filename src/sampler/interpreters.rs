@@ -1,0 +1,372 @@
+//! The interpreters of recorded processes, from the first stack that leads through one: which
+//! version it is, what the program at the samples is to copy, and the user's frames in what it has
+//! copied.
+//!
+//! A process gets its walks at a sample, and the next one has copies. `fork` copies them, `execve`
+//! and exit remove them.
+
+mod codes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::bpf::walk::{WalkMaps, walked};
+use codes::Codes;
+use interpreters::cpython::{self, detect};
+use interpreters::merge::{Merge, NativeStack};
+use interpreters::walk::WalkCopy;
+use interpreters::{MappedFiles, Process, Refusal, Runtime, UserFrame};
+use profile::{Builder, LocationId, MappingId};
+use sys::image::{Images, State};
+use sys::procfs;
+use sys::record::{Record, Sample};
+use unwind::Frame;
+
+/// Nanoseconds between the first two looks at a process whose interpreter runs no code yet; then
+/// twice as long each time, up to the last figure.
+const FIRST_PAUSE: u64 = 5_000_000;
+/// See [`FIRST_PAUSE`].
+const LONGEST_PAUSE: u64 = 5_000_000_000;
+
+/// Number of processes above which those that have ended are forgotten.
+const MANY_PROCESSES: usize = 1 << 13;
+
+/// Numbers of stacks of processes with an interpreter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterpreterCounts {
+    /// With the user's frames.
+    pub shown: u64,
+    /// Whose native frames are those of another moment or thread than the user's: these were left
+    /// out.
+    pub mismatched: u64,
+    /// With native frames only: the copy of the user's was lost, or the sample came before the
+    /// interpreter was recognized.
+    pub native: u64,
+}
+
+/// The interpreters of a recording.
+#[derive(Default)]
+pub struct Interpreters {
+    /// Takes the walks of processes; `None`: no program walks.
+    maps: Option<Arc<WalkMaps>>,
+    /// What is known of each image.
+    images: Vec<ImageKind>,
+    /// The number of interpreters among them.
+    interpreted: usize,
+    processes: FxHashMap<i32, InProcess>,
+    /// The number of the last walks.
+    last_id: u64,
+    /// The mapping of each language's frames.
+    mapping: Option<MappingId>,
+    /// Buffers.
+    copies: Vec<WalkCopy>,
+    frames: Vec<UserFrame>,
+    /// The numbers so far.
+    pub counts: InterpreterCounts,
+}
+
+/// What an image is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ImageKind {
+    /// It was not looked at.
+    #[default]
+    Unknown,
+    /// A file that evaluates code of an interpreter.
+    Interpreter,
+    /// Anything else.
+    Other,
+}
+
+/// What is known of a process that has executed an interpreter's file.
+enum InProcess {
+    /// It is looked at again at a sample from this time on.
+    Later { from: u64, pause: u64 },
+    /// Its interpreter is not supported.
+    Refused(Refusal),
+    /// It is recognized.
+    Found(Box<FoundRuntime>),
+    /// It was forked from this process, and not sampled yet.
+    Forked { parent: i32 },
+}
+
+/// A recognized interpreter.
+struct FoundRuntime {
+    runtime: Arc<dyn Runtime>,
+    /// The number of its walks.
+    id: u64,
+    codes: Codes,
+}
+
+/// What a sample needs before its stack is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing.
+    Nothing,
+    /// A look at files or memory of its process.
+    Look,
+}
+
+impl Interpreters {
+    /// For programs that walk as these maps say.
+    pub fn new(maps: Option<Arc<WalkMaps>>) -> Interpreters {
+        // Maps have the PIDs of the kernel's namespace.
+        let maps = maps.filter(|_| procfs::is_first_pid_namespace());
+        Interpreters { maps, ..Interpreters::default() }
+    }
+
+    /// Applies a record about processes.
+    pub fn record(&mut self, record: &Record<'_>) {
+        let Some(maps) = &self.maps else { return };
+        match *record {
+            Record::Fork { pid, parent, .. } if pid != parent => {
+                self.processes.remove(&pid);
+                let parent = match self.processes.get(&parent) {
+                    Some(InProcess::Forked { parent }) => *parent,
+                    _ => parent,
+                };
+                if let Some(InProcess::Found(found)) = self.processes.get(&parent) {
+                    // Without room, its stacks stay native.
+                    let _ = maps.set(pid, found.id, found.runtime.walks());
+                    self.processes.insert(pid, InProcess::Forked { parent });
+                }
+            }
+            Record::Comm { pid, exec: true, .. } => self.forget(pid),
+            Record::Exit { pid, tid, .. } if pid == tid && !has_other_threads(pid) => {
+                self.forget(pid);
+            }
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, pid: i32) {
+        if self.processes.remove(&pid).is_some() {
+            self.maps.iter().for_each(|maps| maps.remove(pid));
+        }
+    }
+
+    /// What the stack of a sample needs: `new` are its native frames that the last stack of the
+    /// thread had not.
+    pub fn need(&self, pid: i32, time: u64, new: &[Frame], walked: bool) -> Need {
+        let kind = |frame: &Frame| {
+            let image = frame.place.image()? as usize;
+            Some(self.images.get(image).copied().unwrap_or_default())
+        };
+        let mut needs = false;
+        for kind in new.iter().filter_map(kind) {
+            needs |= match kind {
+                ImageKind::Unknown => true,
+                ImageKind::Interpreter => self.is_read() && self.is_due(pid, time),
+                ImageKind::Other => false,
+            };
+        }
+        let is_forked = || matches!(self.processes.get(&pid), Some(InProcess::Forked { .. }));
+        if needs || walked && is_forked() { Need::Look } else { Need::Nothing }
+    }
+
+    /// True if a process that has executed an interpreter's file has to be looked at.
+    fn is_due(&self, pid: i32, time: u64) -> bool {
+        match self.processes.get(&pid) {
+            None => true,
+            Some(InProcess::Later { from, .. }) => time >= *from,
+            Some(InProcess::Refused(_) | InProcess::Found(_) | InProcess::Forked { .. }) => false,
+        }
+    }
+
+    /// Looks at what [`Interpreters::need`] has found to be unknown: reads files and memory of the
+    /// process.
+    pub fn look(&mut self, pid: i32, time: u64, new: &[Frame], images: &Images) {
+        let mut is_interpreted = false;
+        for image in new.iter().filter_map(|frame| frame.place.image()) {
+            let at = image as usize;
+            if self.images.len() <= at {
+                self.images.resize(at + 1, ImageKind::Unknown);
+            }
+            if self.images[at] == ImageKind::Unknown {
+                self.images[at] = kind_of(image, images);
+                self.interpreted += usize::from(self.images[at] == ImageKind::Interpreter);
+            }
+            is_interpreted |= self.images[at] == ImageKind::Interpreter;
+        }
+        if !self.is_read() {
+            return;
+        }
+        self.adopt(pid);
+        if is_interpreted && self.is_due(pid, time) {
+            self.recognize(pid, time);
+        }
+    }
+
+    /// A forked process has what its parent has.
+    fn adopt(&mut self, pid: i32) {
+        let Some(InProcess::Forked { parent }) = self.processes.get(&pid) else { return };
+        let found = match self.processes.get(parent) {
+            Some(InProcess::Found(found)) => Some(found.for_child(pid)),
+            _ => None,
+        };
+        match found {
+            Some(found) => {
+                self.processes.insert(pid, InProcess::Found(Box::new(found)));
+            }
+            // Its parent has ended, or executes another program.
+            None => self.forget(pid),
+        }
+    }
+
+    fn recognize(&mut self, pid: i32, time: u64) {
+        if self.processes.len() >= MANY_PROCESSES {
+            self.processes.retain(|pid, _| procfs::stat(*pid).is_some());
+        }
+        let pause = match self.processes.get(&pid) {
+            Some(InProcess::Later { pause, .. }) => (2 * pause).min(LONGEST_PAUSE),
+            _ => FIRST_PAUSE,
+        };
+        let later = InProcess::Later { from: time.saturating_add(pause), pause };
+        let codes = Codes::new(pid);
+        let now = match detect_in(pid, &codes) {
+            Ok(Some(runtime)) => self.begin(pid, runtime, codes).unwrap_or(later),
+            Ok(None) | Err(Refusal::NotRunning | Refusal::Memory(_)) => later,
+            Err(refusal) => InProcess::Refused(refusal),
+        };
+        self.processes.insert(pid, now);
+    }
+
+    /// Gives a process its walks; `None` if there is no room.
+    fn begin(&mut self, pid: i32, runtime: Arc<dyn Runtime>, codes: Codes) -> Option<InProcess> {
+        let id = self.last_id + 1;
+        self.maps.as_ref()?.set(pid, id, runtime.walks()).ok()?;
+        self.last_id = id;
+        Some(InProcess::Found(Box::new(FoundRuntime { runtime, id, codes })))
+    }
+
+    /// True if programs copy frames of interpreters.
+    pub fn is_read(&self) -> bool {
+        self.maps.is_some()
+    }
+
+    /// Counts a stack that has no frames of the user's, if it leads through an interpreter that is
+    /// not recognized yet.
+    pub fn count_native(&mut self, pid: i32, frames: &[Frame]) {
+        if self.interpreted == 0 || matches!(self.processes.get(&pid), Some(InProcess::Refused(_)))
+        {
+            return;
+        }
+        let images = &self.images;
+        let kind = |frame: &Frame| images.get(frame.place.image()? as usize).copied();
+        let is_interpreter = |frame: &Frame| kind(frame) == Some(ImageKind::Interpreter);
+        self.counts.native += u64::from(frames.iter().any(is_interpreter));
+    }
+
+    /// True if all names of a sample's frames are known, or it has none.
+    pub fn knows_names(&mut self, sample: &Sample<'_>) -> bool {
+        let Some(InProcess::Found(found)) = self.processes.get(&sample.pid) else { return true };
+        read_copies(sample.walked, found.id, &mut self.copies);
+        self.frames.clear();
+        found.runtime.frames(&self.copies, &mut self.frames);
+        self.frames.iter().all(|frame| found.codes.knows(&frame.code))
+    }
+
+    /// True if a process has a known interpreter.
+    pub fn has_runtime(&self, pid: i32) -> bool {
+        matches!(self.processes.get(&pid), Some(InProcess::Found(_)))
+    }
+
+    /// The places of a sample's frames: native ones and the user's, whose locations are added, the
+    /// innermost first. `None` if its process has no known interpreter, or nothing was copied.
+    pub fn user_stack(
+        &mut self,
+        sample: &Sample<'_>,
+        native: &NativeStack,
+        builder: &mut Builder,
+        locations: &mut Vec<LocationId>,
+    ) -> Option<Merge> {
+        let Some(InProcess::Found(found)) = self.processes.get_mut(&sample.pid) else {
+            return None;
+        };
+        read_copies(sample.walked, found.id, &mut self.copies);
+        if self.copies.len() < found.runtime.walks().len() {
+            self.counts.native += 1;
+            return None;
+        }
+        self.frames.clear();
+        found.runtime.frames(&self.copies, &mut self.frames);
+        let merge = found.runtime.merge(&self.copies, native);
+        if merge == Merge::Mismatch {
+            self.counts.mismatched += 1;
+            return Some(merge);
+        }
+        self.counts.shown += u64::from(!self.frames.is_empty());
+        let mapping = *self.mapping.get_or_insert_with(|| codes::add_mapping(builder));
+        locations.clear();
+        for frame in &self.frames {
+            let codes = &mut found.codes;
+            locations.push(codes.location(
+                &frame.code,
+                &*found.runtime,
+                mapping,
+                builder,
+                sample.time,
+            ));
+        }
+        Some(merge)
+    }
+
+    /// The files that are interpreters.
+    pub fn images(&self) -> impl Iterator<Item = u32> + '_ {
+        let is_one = |&(_, kind): &(usize, &ImageKind)| *kind == ImageKind::Interpreter;
+        self.images.iter().enumerate().filter(is_one).map(|(image, _)| image as u32)
+    }
+
+    /// The reasons for which interpreters are not supported, with the number of their processes.
+    pub fn refused(&self) -> BTreeMap<String, u64> {
+        let mut refused = BTreeMap::new();
+        for state in self.processes.values() {
+            if let InProcess::Refused(refusal) = state {
+                *refused.entry(refusal.to_string()).or_default() += 1;
+            }
+        }
+        refused
+    }
+}
+
+impl FoundRuntime {
+    /// The same in a process that was forked.
+    fn for_child(&self, pid: i32) -> FoundRuntime {
+        FoundRuntime {
+            runtime: self.runtime.clone(),
+            id: self.id,
+            codes: self.codes.for_child(pid),
+        }
+    }
+}
+
+/// The copies of a sample, if they are of the walks with this number.
+fn read_copies(records: &[u8], id: u64, copies: &mut Vec<WalkCopy>) {
+    copies.clear();
+    let current = walked(records).filter(|walked| walked.id == id);
+    copies.extend(current.map(|walked| walked.copy));
+}
+
+/// The interpreter of a process, whose structures are checked.
+fn detect_in(pid: i32, codes: &Codes) -> Result<Option<Arc<dyn Runtime>>, Refusal> {
+    let files = MappedFiles::open(pid).map_err(|_| Refusal::NotRunning)?;
+    let threads = procfs::inner_threads(pid);
+    let process = Process { images: &files.images(), threads: &threads, memory: codes.memory() };
+    let found = detect(&process)?;
+    Ok(found.map(|cpython| Arc::new(cpython) as Arc<dyn Runtime>))
+}
+
+/// Whether a file evaluates code of an interpreter.
+fn kind_of(image: u32, images: &Images) -> ImageKind {
+    match &images.get(image).state {
+        State::Unseen | State::Unreadable(_) => ImageKind::Unknown,
+        State::Elf(loaded) if cpython::evaluates(&loaded.bytes) => ImageKind::Interpreter,
+        State::Elf(_) | State::Anonymous | State::Same(_) => ImageKind::Other,
+    }
+}
+
+/// True if a process whose first thread ends has others.
+fn has_other_threads(pid: i32) -> bool {
+    procfs::threads(pid).is_ok_and(|threads| threads.iter().any(|tid| *tid != pid))
+}

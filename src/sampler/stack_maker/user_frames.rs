@@ -1,0 +1,148 @@
+//! Frames of an interpreter's programs in the stacks of samples.
+//!
+//! The trails of native frames are kept without them: two stacks of Python over the same native one
+//! share its locations, and each has its own functions.
+
+use super::StackMaker;
+use super::stack::truncation;
+use crate::sampler::interpreters::Need;
+use interpreters::merge::{Merge, NativeFrame, NativeStack, Place};
+use profile::{LocationId, Truncation};
+use sys::record::Sample;
+use unwind::{Frame, StackEnd};
+
+/// The root of stacks in which the user's frames fit nowhere.
+const MISMATCH: &str = "[interpreter stack does not match]";
+
+/// Buffers for the frames of a sample.
+#[derive(Default)]
+pub(super) struct MergeBuffers {
+    native: NativeStack,
+    /// Locations of native callers, outermost first.
+    callers: Vec<LocationId>,
+    /// Locations of the user's frames, the innermost first.
+    user: Vec<LocationId>,
+}
+
+/// What a stack has besides native frames.
+pub(super) enum Merged {
+    /// Nothing.
+    Native,
+    /// The user's frames, in these places.
+    Places(Vec<Place>),
+    /// A mark that they fit nowhere.
+    Mismatch,
+}
+
+impl StackMaker {
+    /// True if the user's frames of a sample, if there are any, can be shown without reading files
+    /// or memory.
+    pub(super) fn knows_interpreter(&mut self, sample: &Sample<'_>, frames: &[Frame]) -> bool {
+        let new = self.new_frames(frames);
+        let has_copies = !sample.walked.is_empty();
+        self.interpreters.need(sample.pid, sample.time, new, has_copies) == Need::Nothing
+            && (!has_copies || self.interpreters.knows_names(sample))
+    }
+
+    /// Looks at the interpreter to which a stack leads, if it is not known.
+    pub(super) fn look_at_interpreter(&mut self, sample: &Sample<'_>, frames: &[Frame]) {
+        let new = self.new_frames(frames);
+        let has_copies = !sample.walked.is_empty();
+        if self.interpreters.need(sample.pid, sample.time, new, has_copies) == Need::Look {
+            self.interpreters.look(sample.pid, sample.time, new, &self.table.images);
+        }
+    }
+
+    /// The innermost frames, which the last stack of the thread had not.
+    fn new_frames<'f>(&self, frames: &'f [Frame]) -> &'f [Frame] {
+        let kept = self.unwinder.kept.map_or(0, |kept| kept.frames);
+        &frames[..frames.len().saturating_sub(kept)]
+    }
+
+    /// Merges the user's frames of a sample with native ones; their locations are in the buffers.
+    pub(super) fn merge(
+        &mut self,
+        sample: &Sample<'_>,
+        frames: &[Frame],
+        end: StackEnd,
+        buffers: &mut MergeBuffers,
+    ) -> Merged {
+        if !self.interpreters.has_runtime(sample.pid) {
+            self.interpreters.count_native(sample.pid, frames);
+            return Merged::Native;
+        }
+        if frames.is_empty() {
+            return Merged::Native;
+        }
+        self.fill_native(frames, end, &mut buffers.native);
+        let MergeBuffers { native, user, .. } = buffers;
+        let Some(found) = self.interpreters.user_stack(sample, native, &mut self.builder, user)
+        else {
+            return Merged::Native;
+        };
+        match found {
+            Merge::Stack { places, .. } => Merged::Places(places),
+            Merge::Mismatch => Merged::Mismatch,
+        }
+    }
+
+    /// The native stack of the last unwinding, with the part of the stack that each frame has.
+    fn fill_native(&self, frames: &[Frame], end: StackEnd, native: &mut NativeStack) {
+        native.is_complete = end == StackEnd::Complete;
+        native.frames.clear();
+        let walked = self.unwinder.kept.is_some();
+        let mut pointers = self.unwinder.stack_pointers().take(if walked { usize::MAX } else { 0 });
+        let mut next = pointers.next();
+        for frame in frames {
+            let from = next;
+            next = pointers.next();
+            let last = if native.is_complete { Some(u64::MAX) } else { from };
+            let stack = from.map_or(0..0, |from| from..next.or(last).unwrap_or(from));
+            native.frames.push(NativeFrame { address: frame.address.0, stack });
+        }
+    }
+
+    /// Puts the user's frames between native callers, which `callers` has from `first` on, outermost
+    /// first. Returns true if the innermost frame of the thread's code is one of the user's.
+    pub(super) fn interleave(
+        &mut self,
+        places: &[Place],
+        leaf: Option<&Frame>,
+        end: StackEnd,
+        first: usize,
+        callers: &mut Vec<LocationId>,
+        buffers: &mut MergeBuffers,
+    ) -> bool {
+        let MergeBuffers { callers: native, user, .. } = buffers;
+        native.clear();
+        native.extend(callers.drain(first..));
+        let skipped = usize::from(leaf.is_some());
+        for (at, place) in places.iter().enumerate().rev() {
+            match *place {
+                Place::Native(0) | Place::Evaluation(0) if leaf.is_some() => {
+                    if at > 0 {
+                        let place = leaf.map(|leaf| leaf.place).expect("there is one");
+                        let mapping = self.mapping_of(place);
+                        callers.push(self.builder.location(mapping, place.number()));
+                    }
+                }
+                Place::Native(frame) | Place::Evaluation(frame) => {
+                    // Native frames are numbered from the innermost one.
+                    let from_outermost = native.len() + skipped - 1 - frame;
+                    callers.push(native[from_outermost]);
+                }
+                Place::User(frame) => callers.extend(user.get(frame)),
+                Place::Truncated => {
+                    let why = truncation(end).unwrap_or(Truncation::TooDeep);
+                    callers.push(self.builder.truncation(why));
+                }
+            }
+        }
+        matches!(places.first(), Some(Place::User(_)))
+    }
+
+    /// The location that marks a stack in which the user's frames fit nowhere.
+    pub(super) fn mismatch(&mut self) -> LocationId {
+        self.builder.named_location(MISMATCH)
+    }
+}
