@@ -70,6 +70,13 @@ pub struct FilterArgs {
     #[arg(long, help_heading = "View")]
     pub all_frames: bool,
 
+    /// Show an interpreter's own frames, too
+    ///
+    /// Otherwise stacks have the functions of Python programs in place of those of the interpreter,
+    /// and whatever else is in them: extensions, libraries, the kernel.
+    #[arg(long, help_heading = "View")]
+    pub native: bool,
+
     #[command(flatten)]
     pub samples: SampleArgs,
 
@@ -121,6 +128,7 @@ impl FilterArgs {
             granularity: self.granularity(),
             folds_inlined: self.no_inlines,
             folds_leaf_frames: !self.all_frames,
+            hides_interpreters: !self.native,
             ..Query::new(shown)
         }
     }

@@ -1,6 +1,6 @@
 //! A difference of profiles as lines of text.
 
-use super::summary::folded_line;
+use super::summary::{folded_line, interpreter_line};
 use super::text::{Align, TextColumn, clean, lines_of};
 use super::units;
 use sys::printed::Emphasis;
@@ -79,6 +79,7 @@ fn header(diff: &Diff, layout: &DiffLayout) -> Vec<String> {
     out.extend(sides_lines(diff));
     out.extend(names_lines(diff).iter().map(|line| clean(line)));
     out.extend(diff.folded.map(folded_line));
+    out.extend(interpreter_line(diff.hides_interpreters));
     let total = diff.total();
     let unit = match diff.scale {
         Scale::AsRecorded if diff.before.recordings + diff.after.recordings > 2 => {

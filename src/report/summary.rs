@@ -38,6 +38,7 @@ pub fn lines_within(view: &View, columns: usize) -> Vec<String> {
     out.extend(states_line(view));
     out.extend(processes_line(view, columns));
     out.extend(view.folded.map(folded_line));
+    out.extend(interpreter_line(view.hides_interpreters));
     out.extend(idle_line(view));
     out
 }
@@ -87,6 +88,11 @@ fn owner(frames: LeafFrames) -> &'static str {
 pub fn folded_line(folded: LeafFrames) -> String {
     let frames = owner(folded);
     format!("Left out: leaf frames of {frames}; their callers have the values (--all-frames)")
+}
+
+/// The line about frames of interpreters that are left out.
+pub fn interpreter_line(hides_interpreters: bool) -> Option<String> {
+    hides_interpreters.then(|| "Left out: the interpreter's own frames (--native)".to_owned())
 }
 
 /// Note about frames beyond the limits of a view.
@@ -330,6 +336,9 @@ pub fn subtitle(view: &View) -> String {
     }
     if let Some(frames) = view.folded {
         parts.push(format!("without leaf frames of {}", owner(frames)));
+    }
+    if view.hides_interpreters {
+        parts.push("without an interpreter's own frames".to_owned());
     }
     if view.idle != 0 && !view.has_means() {
         parts.push(format!("without {} of idle kernel threads", values::text(view, view.idle)));

@@ -22,6 +22,7 @@ mod granularity;
 mod graph;
 mod groups;
 mod idle;
+mod interpreters;
 mod layout;
 mod leaf_frames;
 pub mod lock_functions;
@@ -117,6 +118,8 @@ pub struct View<'a> {
     pub collapse_recursion: bool,
     /// The leaf frames of the profile that were folded into their callers; none in a new view.
     pub folded: Option<LeafFrames>,
+    /// An interpreter's own frames are left out of stacks; false in a new view.
+    pub hides_interpreters: bool,
     /// The value of idle kernel threads that are left out: a part of [`View::total`], but not of
     /// [`View::kept_total`]. 0 in a new view.
     pub idle: i64,
@@ -138,6 +141,7 @@ struct ViewData {
     left_out: usize,
     collapse_recursion: bool,
     folded: Option<LeafFrames>,
+    hides_interpreters: bool,
     idle: i64,
     value_options: ValueOptions,
     cancel: Cancel,
@@ -182,6 +186,7 @@ impl<'a> View<'a> {
             left_out: 0,
             collapse_recursion: false,
             folded: None,
+            hides_interpreters: false,
             idle: 0,
             value_options: ValueOptions::default(),
             cancel: cancel.clone(),
@@ -202,6 +207,7 @@ impl<'a> View<'a> {
             left_out: self.left_out,
             collapse_recursion: self.collapse_recursion,
             folded: self.folded,
+            hides_interpreters: self.hides_interpreters,
             idle: self.idle,
             value_options: self.value_options,
             cancel: self.cancel.clone(),
@@ -221,6 +227,7 @@ impl<'a> View<'a> {
             left_out: data.left_out,
             collapse_recursion: data.collapse_recursion,
             folded: data.folded,
+            hides_interpreters: data.hides_interpreters,
             idle: data.idle,
             value_options: data.value_options,
             cancel: data.cancel,
@@ -350,6 +357,7 @@ impl<'a> View<'a> {
     /// Takes over what a part of a profile leaves out.
     pub fn set_left_out(&mut self, part: &Part) {
         self.folded = part.folded;
+        self.hides_interpreters = part.hides_interpreters;
         self.idle = part.idle.get(self.type_index).copied().unwrap_or(0);
     }
 

@@ -6,6 +6,7 @@ mod passes;
 use std::sync::Arc;
 
 use super::idle::leave_out_idle;
+use super::interpreters::hide_interpreters;
 use super::leaf_frames::fold_leaf_frames;
 use super::query::{AddedFilter, Query, QueryError, Timed};
 use super::{Cancel, Filter, LeafFrames, fold_inlined, name_packages};
@@ -30,6 +31,8 @@ pub struct Part {
     pub has_times: bool,
     /// The leaf frames that are folded into their callers, if there are any.
     pub folded: Option<LeafFrames>,
+    /// An interpreter's own frames are left out of stacks.
+    pub hides_interpreters: bool,
     /// The sums by sample type of idle kernel threads that are left out; none if there are none.
     pub idle: Vec<i64>,
     /// The keys of labels whose values are leaf frames.
@@ -48,12 +51,15 @@ pub struct Naming {
     pub folds: Option<LeafFrames>,
     /// The time in which kernel threads wait for work is left out.
     pub leaves_out_idle: bool,
+    /// The frames of interpreters are hidden in stacks with functions of their programs.
+    pub hides_interpreters: bool,
 }
 
 impl Naming {
-    /// Changes the frames of a profile, of which those of the labels `tag_leaf` stay. True if leaf
-    /// frames are folded.
-    fn apply(self, profile: &mut Profile, tag_leaf: &[String], cancel: &Cancel) -> bool {
+    /// Changes the frames of a profile, of which those of the labels `tag_leaf` stay. Returns what it
+    /// has done of what it was to do.
+    fn apply(self, profile: &mut Profile, tag_leaf: &[String], cancel: &Cancel) -> Naming {
+        let hides_interpreters = self.hides_interpreters && hide_interpreters(profile, cancel);
         let fold = |leaves| fold_leaf_frames(profile, leaves, tag_leaf, cancel);
         let is_folded = self.folds.is_some_and(fold);
         if self.folds_inlined {
@@ -62,7 +68,7 @@ impl Naming {
         if self.packages {
             name_packages(profile);
         }
-        is_folded
+        Naming { folds: self.folds.filter(|_| is_folded), hides_interpreters, ..self }
     }
 }
 
@@ -76,6 +82,7 @@ impl Part {
             without_time: Vec::new(),
             start: 0,
             folded: None,
+            hides_interpreters: false,
             idle: Vec::new(),
             tag_leaf: Vec::new(),
         }
@@ -132,12 +139,12 @@ impl Part {
         }
         let mut profile = Arc::unwrap_or_clone(self.profile);
         let idle = if naming.leaves_out_idle { leave_out_idle(&mut profile) } else { Vec::new() };
-        let is_folded = naming.apply(&mut profile, &self.tag_leaf, cancel);
+        let done = naming.apply(&mut profile, &self.tag_leaf, cancel);
         if cancel.is_canceled() {
             return Err(QueryError::Canceled);
         }
-        let folded = naming.folds.filter(|_| is_folded);
-        Ok(Part { profile: Arc::new(profile), folded, idle, ..self })
+        let Naming { folds: folded, hides_interpreters, .. } = done;
+        Ok(Part { profile: Arc::new(profile), folded, hides_interpreters, idle, ..self })
     }
 
     /// True if a sample has a value of this type.

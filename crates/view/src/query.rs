@@ -7,6 +7,7 @@ mod roots;
 mod shown;
 mod value_options;
 
+use super::interpreters::has_interpreted;
 use super::{Cancel, Cut, Granularity, LeafFrames, Naming, Scale, TopOptions, View};
 use profile::Profile;
 
@@ -37,6 +38,9 @@ pub struct Query {
     /// The leaf frames of its sample type belong to their callers: see [`LeafFrames`]. Filters find
     /// them. The views of a function that is named have all frames.
     pub folds_leaf_frames: bool,
+    /// An interpreter's own frames are hidden where functions of its programs are. Filters find
+    /// them.
+    pub hides_interpreters: bool,
     /// The way in which a difference compares.
     pub comparison: Comparison,
     /// What is left out.
@@ -179,6 +183,7 @@ impl Query {
             collapses_recursion: false,
             folds_inlined: false,
             folds_leaf_frames: true,
+            hides_interpreters: true,
             comparison: Comparison::default(),
             limits: Limits::NONE,
             value_options: ValueOptions::default(),
@@ -215,6 +220,9 @@ impl Query {
             folds,
             leaves_out_idle: is_about_code
                 && self.leaf_frames(profile) == Some(LeafFrames::Scheduler),
+            hides_interpreters: self.hides_interpreters
+                && !matches!(self.shown, Shown::Coverage | Shown::Header)
+                && has_interpreted(profile),
         }
     }
 

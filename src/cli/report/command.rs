@@ -65,6 +65,9 @@ impl CommandOptions {
         if !query.folds_leaf_frames {
             words.push("--all-frames".to_owned());
         }
+        if !query.hides_interpreters {
+            words.push("--native".to_owned());
+        }
         if query.folds_inlined {
             words.push("--no-inlines".to_owned());
         }
@@ -327,8 +330,13 @@ mod tests {
         assert_eq!(command(&usual), r"prof report 'it'\''s a file'");
         let functions = Query::new(Shown::functions());
         assert!(command(&functions).contains(" --sort=symbol,binary "), "{}", command(&functions));
-        let whole = Query { folds_leaf_frames: false, value_options: values, ..usual };
-        let words = "--all-frames";
+        let whole = Query {
+            folds_leaf_frames: false,
+            hides_interpreters: false,
+            value_options: values,
+            ..usual
+        };
+        let words = "--all-frames --native";
         assert!(command(&whole).contains(words), "{}", command(&whole));
         let words = "--relative-percentages --mean --divide-by=2.5 --unit=us";
         assert!(command(&whole).contains(words), "{}", command(&whole));

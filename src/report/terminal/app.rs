@@ -332,6 +332,7 @@ impl App {
             Action::Totals => return self.totals(),
             Action::CollapseRecursion => return self.collapse_recursion(),
             Action::AllFrames => return self.all_frames(),
+            Action::InterpreterFrames => return self.interpreter_frames(),
             Action::NextType => return self.next_type(),
             Action::Percentages => return self.other_percentages(),
             Action::Focus => return self.filter(Target::focus),

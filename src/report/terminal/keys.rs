@@ -39,6 +39,8 @@ pub enum Action {
     CollapseRecursion,
     /// Shows all leaf frames, or leaves out those of the sample type.
     AllFrames,
+    /// Shows an interpreter's own frames, or leaves them out.
+    InterpreterFrames,
     /// Shows percentages of what passes the filters, or of the whole profile.
     Percentages,
     /// Shows the next sample type.
@@ -163,7 +165,8 @@ const HELP: &[Binding] = &[
     binding("C Q i", "coverage, quality, header"),
     binding("s, < >", "sort by the next column, the one to the left or right"),
     binding("R", "reverse the order; turn a flame graph upside down"),
-    binding("z A", "collapse recursion; show all leaf frames, or leave them out"),
+    binding("z", "collapse recursion"),
+    binding("A I", "all leaf frames; the interpreter's own: show, or leave out"),
     binding("T %", "next sample type; percentages of what passes filters, or all"),
     binding("+ - x d", "filter by the selected row: focus, ignore, hide, binary"),
     binding("&", "type a filter: CONDITION=VALUE; Tab: next condition"),
@@ -238,6 +241,7 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('o') => Action::Totals,
         KeyCode::Char('z') => Action::CollapseRecursion,
         KeyCode::Char('A') => Action::AllFrames,
+        KeyCode::Char('I') => Action::InterpreterFrames,
         KeyCode::Char('T') => Action::NextType,
         KeyCode::Char('%') => Action::Percentages,
         KeyCode::Char('+') => Action::Focus,

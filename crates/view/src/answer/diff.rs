@@ -27,6 +27,8 @@ pub struct DiffHead<'a> {
     pub renamed: Option<RenamedAnswer<'a>>,
     /// As of [`Head::leaf_frames_left_out`](super::Head::leaf_frames_left_out).
     pub leaf_frames_left_out: Option<&'static str>,
+    /// As of [`Head::interpreter_frames_left_out`](super::Head::interpreter_frames_left_out).
+    pub interpreter_frames_left_out: bool,
 }
 
 /// A side of a difference.
@@ -86,6 +88,7 @@ impl<'a> DiffHead<'a> {
             after: side(&diff.after, &files[1]),
             renamed: renamed.map(|n| RenamedAnswer { before: &n.before, after: &n.after }),
             leaf_frames_left_out: diff.folded.map(LeafFrames::name),
+            interpreter_frames_left_out: diff.hides_interpreters,
         }
     }
 }

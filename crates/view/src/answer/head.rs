@@ -57,6 +57,8 @@ pub struct Head<'a> {
     /// The leaf frames that are left out, whose values are those of their callers: `scheduler`,
     /// `locks`, `block layer` or `allocator`; `None` if all are there.
     pub leaf_frames_left_out: Option<&'static str>,
+    /// An interpreter's own frames are left out of stacks that have functions of its programs.
+    pub interpreter_frames_left_out: bool,
     /// The value of idle kernel threads that are left out, which is in `total`, but not in `kept`;
     /// `None` if none are, or if values are means.
     pub idle_left_out: Option<i64>,
@@ -100,6 +102,7 @@ impl<'a> Head<'a> {
             percent_of: view.value_options.percent_of,
             states: States::new(view).map(|states| by_state(view, mean_values(view, &states))),
             leaf_frames_left_out: view.folded.map(LeafFrames::name),
+            interpreter_frames_left_out: view.hides_interpreters,
             idle_left_out: known(view.idle)
                 .filter(|_| !view.has_means())
                 .map(|value| view.shown(value)),

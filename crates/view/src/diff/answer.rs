@@ -86,7 +86,9 @@ pub fn compare(
     };
     let (before, after) = views.split_at(compared.before.len());
     let mut diff = Diff::new(before, after, &options);
-    diff.folded = compared.before.iter().chain(&compared.after).find_map(|part| part.folded);
+    let mut parts = compared.before.iter().chain(&compared.after);
+    diff.folded = parts.clone().find_map(|part| part.folded);
+    diff.hides_interpreters = parts.any(|part| part.hides_interpreters);
     if cancel.is_canceled() {
         return Err(QueryError::Canceled);
     }

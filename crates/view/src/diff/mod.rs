@@ -164,6 +164,8 @@ pub struct Diff {
     pub renamed: Option<Renamed>,
     /// The leaf frames that were folded into their callers.
     pub folded: Option<LeafFrames>,
+    /// An interpreter's own frames are left out of stacks.
+    pub hides_interpreters: bool,
     /// Other binaries of which functions are compared by name.
     pub by_name: Vec<ByName>,
     /// Names of functions that are gone in one binary and new in another.

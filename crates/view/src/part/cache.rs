@@ -40,6 +40,7 @@ struct Facts {
     start: u64,
     has_times: bool,
     folded: Option<LeafFrames>,
+    hides_interpreters: bool,
     idle: Vec<i64>,
     tag_leaf: Vec<String>,
 }
@@ -47,9 +48,28 @@ struct Facts {
 impl Entry {
     fn part(&self) -> Option<Part> {
         let facts = self.facts.clone();
-        let Facts { unmatched, without_time, start, has_times, folded, idle, tag_leaf } = facts;
+        let Facts {
+            unmatched,
+            without_time,
+            start,
+            has_times,
+            folded,
+            hides_interpreters,
+            idle,
+            tag_leaf,
+        } = facts;
         let profile = self.profile.upgrade()?;
-        Some(Part { profile, unmatched, without_time, start, has_times, folded, idle, tag_leaf })
+        Some(Part {
+            profile,
+            unmatched,
+            without_time,
+            start,
+            has_times,
+            folded,
+            hides_interpreters,
+            idle,
+            tag_leaf,
+        })
     }
 }
 
@@ -116,14 +136,32 @@ impl PartCache {
     fn add(&self, whole: &Arc<Profile>, filters: &[AddedFilter], naming: Naming, part: &Part) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.entries.retain(|entry| entry.profile.strong_count() > 0);
-        let Part { profile, unmatched, without_time, start, has_times, folded, idle, tag_leaf } =
-            part.clone();
+        let Part {
+            profile,
+            unmatched,
+            without_time,
+            start,
+            has_times,
+            folded,
+            hides_interpreters,
+            idle,
+            tag_leaf,
+        } = part.clone();
         state.entries.push(Entry {
             whole: Arc::downgrade(whole),
             filters: filters.to_vec(),
             naming,
             profile: Arc::downgrade(&profile),
-            facts: Facts { unmatched, without_time, start, has_times, folded, idle, tag_leaf },
+            facts: Facts {
+                unmatched,
+                without_time,
+                start,
+                has_times,
+                folded,
+                hides_interpreters,
+                idle,
+                tag_leaf,
+            },
         });
     }
 

@@ -82,6 +82,20 @@ impl App {
         self.visit(Query { folds_leaf_frames, ..query })
     }
 
+    /// Shows an interpreter's own frames, or leaves them out.
+    pub(super) fn interpreter_frames(&mut self) -> Vec<Command> {
+        let query = self.page().query.clone();
+        let Some(profile) = &self.profile else { return Vec::new() };
+        let hidden = Query { hides_interpreters: true, ..query.clone() };
+        if !hidden.naming(profile).hides_interpreters {
+            return self.refuse("this page has all frames of interpreters");
+        }
+        let hides_interpreters = !query.hides_interpreters;
+        let are = if hides_interpreters { "left out" } else { "shown" };
+        self.show_message(format!("the interpreter's own frames are {are}"));
+        self.visit(Query { hides_interpreters, ..query })
+    }
+
     /// The rows of the first table of this sample type.
     pub(super) fn usual_rows(&self, type_index: usize) -> Rows {
         let profile = self.profile.as_deref();

@@ -1,7 +1,7 @@
 use super::super::model::{Context, compute};
 use super::super::theme::{Charset, Depth};
 use super::*;
-use profile::{Builder, Column as SampleColumn, Label, LabelSetId, LabelValue};
+use profile::{Builder, Column as SampleColumn, Label, LabelSetId, LabelValue, Mapping};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use view::query::{Column, Table, Values};
 use view::testing::{answers, functions, mapping, processes};
@@ -432,6 +432,33 @@ fn wall_and_memory() -> Profile {
     b.add(&[schedule, read, main], sleeping, 0, &[(SampleColumn(0), 5)]);
     b.add(&[malloc, main], LabelSetId::EMPTY, 0, &[(SampleColumn(1), 8)]);
     b.finish(None)
+}
+
+/// A Python function that its interpreter executes.
+fn interpreted() -> Profile {
+    let mut b = Builder::new(&[("cpu", "nanoseconds")]);
+    let mut located = |name: &str, file: &str| {
+        let file = b.profile.strings.intern(file);
+        let mapping = b.add_mapping(Mapping { file, limit: 1, ..Mapping::default() });
+        b.named_location_in(name, Some(mapping))
+    };
+    let stack = [located("eval", "/bin/python3"), located("handle", "[python]")];
+    b.add(&stack, LabelSetId::EMPTY, 0, &[(SampleColumn(0), 5)]);
+    let mut profile = b.finish(None);
+    profile.comments.push(profile.strings.intern("interpreter: /bin/python3"));
+    profile
+}
+
+#[test]
+fn frames_of_the_interpreter_are_left_out_until_they_are_asked_for() {
+    let mut app = app(interpreted());
+    press(&mut app, &[Action::View(ViewKey::Functions)]);
+    let names = |app: &App| app.page().rows();
+    assert_eq!(names(&app), 1);
+    press(&mut app, &[Action::InterpreterFrames]);
+    assert_eq!(names(&app), 2);
+    press(&mut app, &[Action::InterpreterFrames]);
+    assert_eq!(names(&app), 1);
 }
 
 #[test]
