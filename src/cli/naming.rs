@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::output::Output;
 use super::progress::Progress;
 use super::record::{self, Recorded};
-use crate::report::advice::interpreters::{self, HiddenFunctions};
+use crate::report::advice::interpreters::{self, HiddenFunctions, Unread};
 use crate::report::locks::{self, LockWaits};
 use crate::sampler::{Aggregated, Interrupts, Recording};
 use formats::pprof;
@@ -56,7 +56,10 @@ pub fn name(
             let file = keep(&bytes, output, interrupts)?;
             let fetches = names.debuginfod.is_some();
             let named = look_up(aggregated, names, &bytes, interrupts, progress)?;
-            let status = LookupStatus::new(&named, interrupts, file, fetches, &mut diagnostics);
+            let mut status = LookupStatus::new(&named, interrupts, file, fetches, &mut diagnostics);
+            let unread = notes.at_end.iter().find_map(unread);
+            status.interpreter = interpreters::hidden_functions(&named.profile, unread.as_ref());
+            status.notes.extend(status.interpreter.as_ref().map(HiddenFunctions::to_string));
             (named.profile, status)
         }
         None => {
@@ -81,6 +84,19 @@ pub fn name(
         exit,
         running,
     })
+}
+
+/// Why the functions of Python programs were not read, if a note says so.
+fn unread(note: &Message) -> Option<Unread> {
+    let (why, is_unsupported) = match note {
+        Message::InterpretersNotRead { why } => (why.to_string(), false),
+        Message::InterpreterNotSupported { why, .. } => (why.clone(), true),
+        Message::NativeInterpreterStacks { .. } => {
+            ("these samples came before the interpreter was recognized".to_owned(), false)
+        }
+        _ => return None,
+    };
+    Some(Unread { why, is_unsupported })
 }
 
 /// The completeness of the names of a recording.
@@ -126,8 +142,6 @@ impl LookupStatus {
                 status.missed = status.missed.or_else(|| found.outcome.errors.first().cloned());
             }
         }
-        status.interpreter = interpreters::hidden_functions(profile);
-        status.notes.extend(status.interpreter.as_ref().map(HiddenFunctions::to_string));
         status
     }
 

@@ -52,7 +52,10 @@ const ANSWERS: &[(&[&str], &str)] = &[
     (&["--rate", "--hz", "--frequency"], "use -F HZ for samples per second"),
     (&["--user", "--username"], "use -u USER for the processes of a user"),
     (&["--type", "--types", "--profile-type"], "use -T TYPE, such as wall, lock or heap"),
-    (&["--native", "--subprocesses", "-s"], "not needed: all frames and children are recorded"),
+    (
+        &["--native", "--subprocesses", "-s"],
+        "not needed: all is recorded, also children; prof report --native shows all frames",
+    ),
 ];
 
 /// The line for an option of another recorder.

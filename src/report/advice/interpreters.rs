@@ -6,15 +6,15 @@ use std::fmt;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::is_memory;
-use profile::{Profile, StrId};
+use profile::{Language, Profile, StrId};
 use sys::jit::file_names::is_compilers_file;
 
 /// The share of the samples, in percent, above which hidden functions are reported.
 const MATTERS_PERCENT: u64 = 20;
 
-/// A language whose functions run in an interpreter.
+/// An interpreter, by its language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Language {
+enum Interpreter {
     /// CPython, with its minor version.
     Python(Option<u32>),
     Ruby,
@@ -25,9 +25,9 @@ enum Language {
     LuaJit,
 }
 
-impl Language {
-    /// The one whose interpreter a binary is.
-    fn for_binary(file: &str) -> Option<Language> {
+impl Interpreter {
+    /// The one that a binary is.
+    fn for_binary(file: &str) -> Option<Interpreter> {
         let name = file.rsplit('/').next().unwrap_or(file);
         let name = name.strip_suffix(" (deleted)").unwrap_or(name);
         // The version of `python3.11`, `libpython3.11.so.1.0`, `ruby3.1`, `php8.2`, `php-fpm8.2`.
@@ -45,25 +45,25 @@ impl Language {
                     n.saturating_mul(10).saturating_add(u32::from(digit - b'0'))
                 })
             });
-            return Some(Language::Python(minor));
+            return Some(Interpreter::Python(minor));
         }
-        let others: [(&[&str], Language); 5] = [
-            (&["libruby-", "libruby", "ruby"], Language::Ruby),
-            (&["php-fpm", "php-cgi", "libphp", "php"], Language::Php),
-            (&["libperl", "perl"], Language::Perl),
-            (&["libluajit-", "libluajit", "luajit"], Language::LuaJit),
-            (&["liblua", "lua"], Language::Lua),
+        let others: [(&[&str], Interpreter); 5] = [
+            (&["libruby-", "libruby", "ruby"], Interpreter::Ruby),
+            (&["php-fpm", "php-cgi", "libphp", "php"], Interpreter::Php),
+            (&["libperl", "perl"], Interpreter::Perl),
+            (&["libluajit-", "libluajit", "luajit"], Interpreter::LuaJit),
+            (&["liblua", "lua"], Interpreter::Lua),
         ];
         others.into_iter().find_map(|(names, language)| after(names).map(|_| language))
     }
 
     fn name(self) -> &'static str {
         match self {
-            Language::Python(_) => "Python",
-            Language::Ruby => "Ruby",
-            Language::Php => "PHP",
-            Language::Perl => "Perl",
-            Language::Lua | Language::LuaJit => "Lua",
+            Interpreter::Python(_) => "Python",
+            Interpreter::Ruby => "Ruby",
+            Interpreter::Php => "PHP",
+            Interpreter::Perl => "Perl",
+            Interpreter::Lua | Interpreter::LuaJit => "Lua",
         }
     }
 
@@ -71,28 +71,25 @@ impl Language {
     fn hidden(self) -> String {
         let name = self.name();
         match self {
-            Language::Python(Some(12..)) => {
-                format!("for {name}'s functions, start python3 with -X perf")
-            }
-            Language::Python(_) => format!(
-                "{name}'s functions are not shown, only those of its interpreter; Python 3.12 or \
-                 newer shows them with -X perf, py-spy those of older ones"
+            Interpreter::Python(_) => format!(
+                "{name}'s functions are not shown; recordings of CPU time as root have those of \
+                 Python 3.8 to 3.13"
             ),
-            Language::Ruby => format!(
+            Interpreter::Ruby => format!(
                 "{name}'s functions are not shown, only those of its interpreter; rbspy shows them"
             ),
-            Language::Php => format!(
+            Interpreter::Php => format!(
                 "{name}'s functions are not shown, only those of its interpreter; phpspy shows them"
             ),
-            Language::Perl => format!(
+            Interpreter::Perl => format!(
                 "{name}'s functions are not shown, only those of its interpreter; perl -d:NYTProf \
                  shows them"
             ),
-            Language::Lua => {
+            Interpreter::Lua => {
                 format!("{name}'s functions are not shown, only those of its interpreter")
             }
             // Compiled code has no names either.
-            Language::LuaJit => {
+            Interpreter::LuaJit => {
                 format!("{name}'s functions are not shown; luajit -jp=f shows them")
             }
         }
@@ -101,24 +98,26 @@ impl Language {
 
 /// True if a binary is an interpreter: its debug symbols name no function of the user's program.
 pub fn is_interpreter(file: &str) -> bool {
-    Language::for_binary(file).is_some()
+    Interpreter::for_binary(file).is_some()
 }
 
 /// The remedy for an interpreter's binary; `None` for any other.
 pub fn remedy(file: &str) -> Option<String> {
-    Language::for_binary(file).map(Language::hidden)
+    Interpreter::for_binary(file).map(Interpreter::hidden)
 }
 
 /// The interpreters of a profile in whose stacks no function of the user's program is, by file,
 /// with the sum of the values of these stacks.
 fn hidden(profile: &Profile) -> FxHashMap<StrId, u64> {
-    // Per mapping: the interpreter, and whether it is code made at run time, which has names.
+    // Per mapping: the interpreter, and whether it has functions of the user's program: those that
+    // were read, and code made at run time.
     let files: Vec<(Option<StrId>, bool)> = profile
         .mappings
         .iter()
         .map(|mapping| {
             let file = profile.str(mapping.file);
-            (is_interpreter(file).then_some(mapping.file), is_compilers_file(file))
+            let names = is_compilers_file(file) || Language::in_mapping(profile, mapping).is_some();
+            (is_interpreter(file).then_some(mapping.file), names)
         })
         .collect();
     let mut hidden = FxHashMap::default();
@@ -131,9 +130,9 @@ fn hidden(profile: &Profile) -> FxHashMap<StrId, u64> {
         let mut found = None;
         let mut shows = false;
         for mapping in mappings {
-            let (interpreter, run_time) = files[mapping.0 as usize];
+            let (interpreter, names) = files[mapping.0 as usize];
             found = found.or(interpreter);
-            shows |= run_time;
+            shows |= names;
         }
         if let Some(file) = found.filter(|_| !shows) {
             let value = profile.values_of(row).first().copied().unwrap_or_default();
@@ -161,8 +160,9 @@ impl fmt::Display for HiddenFunctions {
     }
 }
 
-/// The interpreter in which most of the time was spent, if that is much.
-pub fn hidden_functions(profile: &Profile) -> Option<HiddenFunctions> {
+/// The interpreter in which most of the time was spent, if that is much. `unread`: why functions of
+/// Python programs were not read, if that is known.
+pub fn hidden_functions(profile: &Profile, unread: Option<&Unread>) -> Option<HiddenFunctions> {
     let all: i64 = (0..profile.samples.len())
         .filter_map(|row| profile.values_of(row).first())
         .fold(0, |sum, value| sum.saturating_add(*value));
@@ -175,7 +175,32 @@ pub fn hidden_functions(profile: &Profile) -> Option<HiddenFunctions> {
     let file = profile.str(file);
     let binary = file.rsplit('/').next().unwrap_or(file).to_owned();
     let percent = 100.0 * value as f64 / all as f64;
-    Some(HiddenFunctions { binary, percent, remedy: remedy(file)? })
+    let interpreter = Interpreter::for_binary(file)?;
+    let remedy = match (interpreter, unread) {
+        (Interpreter::Python(minor), Some(unread)) => unread.sentence(minor),
+        _ => interpreter.hidden(),
+    };
+    Some(HiddenFunctions { binary, percent, remedy })
+}
+
+/// Why a recording has not read the functions of Python programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// The reason.
+    pub why: String,
+    /// prof cannot read those of this version or build of Python.
+    pub is_unsupported: bool,
+}
+
+impl Unread {
+    fn sentence(&self, minor: Option<u32>) -> String {
+        let remedy = match minor {
+            _ if !self.is_unsupported => "",
+            Some(12..) => "; start python3 with -X perf",
+            _ => "; py-spy shows them",
+        };
+        format!("Python's functions are not shown: {}{remedy}", self.why)
+    }
 }
 
 /// The interpreters among these files of whose programs some stacks show no function.
@@ -197,23 +222,23 @@ mod tests {
     #[test]
     fn interpreters_are_recognized_by_their_binaries() {
         for (file, language) in [
-            ("/usr/bin/python3.11", Some(Language::Python(Some(11)))),
-            ("/usr/lib/libpython3.13.so.1.0", Some(Language::Python(Some(13)))),
-            ("/opt/python", Some(Language::Python(None))),
-            ("/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1.2", Some(Language::Ruby)),
-            ("/usr/bin/php8.2", Some(Language::Php)),
-            ("/usr/sbin/php-fpm8.2 (deleted)", Some(Language::Php)),
-            ("/usr/bin/perl", Some(Language::Perl)),
-            ("/usr/bin/lua5.4", Some(Language::Lua)),
-            ("/usr/bin/luajit-2.1", Some(Language::LuaJit)),
-            ("/usr/lib/x86_64-linux-gnu/libluajit-5.1.so.2.1.0", Some(Language::LuaJit)),
-            ("/usr/lib/liblua5.4.so.0", Some(Language::Lua)),
+            ("/usr/bin/python3.11", Some(Interpreter::Python(Some(11)))),
+            ("/usr/lib/libpython3.13.so.1.0", Some(Interpreter::Python(Some(13)))),
+            ("/opt/python", Some(Interpreter::Python(None))),
+            ("/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1.2", Some(Interpreter::Ruby)),
+            ("/usr/bin/php8.2", Some(Interpreter::Php)),
+            ("/usr/sbin/php-fpm8.2 (deleted)", Some(Interpreter::Php)),
+            ("/usr/bin/perl", Some(Interpreter::Perl)),
+            ("/usr/bin/lua5.4", Some(Interpreter::Lua)),
+            ("/usr/bin/luajit-2.1", Some(Interpreter::LuaJit)),
+            ("/usr/lib/x86_64-linux-gnu/libluajit-5.1.so.2.1.0", Some(Interpreter::LuaJit)),
+            ("/usr/lib/liblua5.4.so.0", Some(Interpreter::Lua)),
             ("/usr/bin/pythonize", None),
             ("/usr/bin/phpstorm", None),
             ("/usr/bin/node", None),
             ("/usr/lib/jvm/lib/server/libjvm.so", None),
         ] {
-            assert_eq!(Language::for_binary(file), language, "{file}");
+            assert_eq!(Interpreter::for_binary(file), language, "{file}");
         }
     }
 
@@ -239,17 +264,35 @@ mod tests {
     fn functions_that_only_an_interpreter_has_are_reported() {
         let python: &[&str] = &["/lib/libc.so.6", "/usr/bin/python3.11"];
         let other: &[&str] = &["/bin/other"];
-        let line = hidden_functions(&profile(&[python, other])).unwrap().to_string();
+        let line = hidden_functions(&profile(&[python, other]), None).unwrap().to_string();
         assert!(line.starts_with("50.0 % of the samples are in python3.11: Python's"), "{line}");
-        assert!(line.contains("are not shown") && line.contains("py-spy"), "{line}");
-        let new: &[&str] = &["/usr/bin/python3.13"];
-        let line = hidden_functions(&profile(&[new])).unwrap().to_string();
-        assert!(line.ends_with("start python3 with -X perf"), "{line}");
+        assert!(line.contains("are not shown; recordings of CPU time as root have"), "{line}");
         // They are shown, or do not matter.
-        let shown: &[&str] = &["/tmp/perf-7.map", "/usr/bin/python3.13"];
-        assert_eq!(hidden_functions(&profile(&[shown])), None);
-        assert_eq!(hidden_functions(&profile(&[python, other, other, other, other, other])), None);
-        assert_eq!(hidden_functions(&profile(&[other])), None);
-        assert_eq!(hidden_functions(&profile(&[])), None);
+        for names in ["/tmp/perf-7.map", "[python]"] {
+            let shown: &[&str] = &[names, "/usr/bin/python3.13"];
+            assert_eq!(hidden_functions(&profile(&[shown]), None), None);
+        }
+        assert_eq!(
+            hidden_functions(&profile(&[python, other, other, other, other, other]), None),
+            None
+        );
+        assert_eq!(hidden_functions(&profile(&[other]), None), None);
+        assert_eq!(hidden_functions(&profile(&[]), None), None);
+    }
+
+    #[test]
+    fn the_reason_for_hidden_functions_is_that_of_the_recording() {
+        let line = |file: &str, why: &str, is_unsupported: bool| {
+            let unread = Unread { why: why.to_owned(), is_unsupported };
+            hidden_functions(&profile(&[&[file]]), Some(&unread)).unwrap().to_string()
+        };
+        let line_of_311 = line("/usr/bin/python3.11", "leave out -g", false);
+        assert!(line_of_311.ends_with("functions are not shown: leave out -g"), "{line_of_311}");
+        let line_of_314 = line("/usr/bin/python3.14", "CPython 3.14 is not supported", true);
+        assert!(line_of_314.ends_with("is not supported; start python3 with -X perf"));
+        assert!(line("/usr/bin/python3.7", "too old", true).ends_with("; py-spy shows them"));
+        // Another language has its own way.
+        let ruby = line("/usr/bin/ruby3.1", "too old", true);
+        assert!(ruby.ends_with("rbspy shows them"), "{ruby}");
     }
 }
