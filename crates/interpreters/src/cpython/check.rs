@@ -243,7 +243,9 @@ fn code(cpython: &Cpython, frame: &UserFrame, memory: &dyn Memory) -> Result<(),
     if position != crate::CodeKey::NOT_BEGUN && u64::from(position) >= size {
         return Err(Refusal::Layout("a frame's position is outside of its code"));
     }
-    if code.lines.is_empty() || code.lines.code_size().is_some_and(|covered| covered != size) {
+    // One line has no pairs.
+    let has_lines_of_all = matches!(code.lines, Lines::Pairs(_)) || !code.lines.is_empty();
+    if !has_lines_of_all || code.lines.code_size().is_some_and(|covered| covered != size) {
         return Err(Refusal::Layout("a line table is not that of its code"));
     }
     if code.function == "<module>" && code.first_line != 1 && cpython.offsets.minor >= 11 {

@@ -44,9 +44,14 @@ fn interpreters() -> Vec<PathBuf> {
 impl Python {
     /// Runs a script after it has written its thread pointer.
     fn start(interpreter: &PathBuf, script: &str) -> Python {
-        let script = format!("import _thread\nprint(_thread.get_ident(), flush=True)\n{script}");
+        let begin = "import _thread\nprint(_thread.get_ident(), flush=True)";
+        Python::start_to_print(interpreter, &format!("{begin}\n{script}"))
+    }
+
+    /// Runs a script, until it has written its thread pointer.
+    fn start_to_print(interpreter: &PathBuf, script: &str) -> Python {
         let mut command = Command::new(interpreter);
-        let mut child = command.args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let pointer = line.trim().parse().unwrap();
@@ -101,6 +106,20 @@ class Outer:
         return middle(3)
 sorted([Outer(), Outer()])
 ";
+
+/// The line table of such a function is empty in 3.8 and 3.9.
+#[test]
+fn a_process_in_a_function_of_one_line_is_recognized() {
+    const SCRIPT: &str = "
+import _thread, itertools
+def one(): return [print(_thread.get_ident(), flush=True), sum(itertools.repeat(0))]
+one()
+";
+    for interpreter in interpreters() {
+        let python = Python::start_to_print(&interpreter, SCRIPT);
+        assert!(python.cpython.version().starts_with("CPython 3."), "{interpreter:?}");
+    }
+}
 
 #[test]
 fn the_copy_of_each_sample_is_that_of_the_model() {
