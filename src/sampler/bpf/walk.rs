@@ -15,6 +15,7 @@ mod ring;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use interpreters::walk::{WalkCopy, WalkDescriptor};
 
@@ -86,6 +87,8 @@ pub struct WalkMaps {
     /// Offset of the frame pointer in `pt_regs`.
     frame_pointer: i16,
     most: u32,
+    /// A process had walks.
+    used: AtomicBool,
 }
 
 impl WalkMaps {
@@ -107,6 +110,7 @@ impl WalkMaps {
             ring_size,
             frame_pointer,
             most: most.min(MOST_FRAMES),
+            used: AtomicBool::new(false),
         })
     }
 
@@ -119,7 +123,13 @@ impl WalkMaps {
     /// processes.
     pub fn set(&self, pid: i32, id: u64, walks: &[WalkDescriptor]) -> io::Result<()> {
         let value = encode(id, walks, self.most).ok_or(io::ErrorKind::InvalidInput)?;
+        self.used.store(true, Ordering::Relaxed);
         self.processes.set(&pid.to_ne_bytes(), &value)
+    }
+
+    /// True if a process had walks.
+    pub fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// Removes the walks of a process.

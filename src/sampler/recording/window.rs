@@ -15,6 +15,13 @@ use sys::{Error, os};
 /// Maximum time between two reads of the rings, in milliseconds.
 const TICK_MS: i64 = 200;
 
+/// The same while programs of interpreters run: names of their functions are read while they live.
+const INTERPRETED_TICK_MS: i64 = 20;
+/// The same at first, when it is not known whether there are any.
+const FIRST_TICK_MS: i64 = 10;
+/// The time at first.
+const FIRST: Duration = Duration::from_millis(500);
+
 /// Maximum time in milliseconds for which the rings are not read because the files of JIT compilers
 /// are.
 const WAIT_FOR_FILES_MS: i64 = 5;
@@ -145,7 +152,8 @@ impl Sources {
             let analysis = self.analysis.await_idle().then(|| self.analysis.fd());
             let until_part = feed.as_ref().map_or(i64::MAX, |feed| feed.idle_ms());
             let until_slice = last_part.as_ref().map_or(i64::MAX, |part| part.idle_ms());
-            let mut tick_ms = TICK_MS.min(self.idle_ms(elapsed)).min(until_part).min(until_slice);
+            let mut tick_ms =
+                self.tick_ms(elapsed).min(self.idle_ms(elapsed)).min(until_part).min(until_slice);
             if self.has_left && analysis.is_none() {
                 tick_ms = 0;
             }
@@ -176,6 +184,15 @@ impl Sources {
                 self.analysis.send(Work::DropPages);
             }
             tick(Tick { elapsed: began.elapsed(), stats: self.stats() });
+        }
+    }
+
+    /// The longest wait for samples.
+    fn tick_ms(&self, elapsed: Duration) -> i64 {
+        match self.session.deep().walk_maps() {
+            Some(_) if elapsed < FIRST => FIRST_TICK_MS,
+            Some(maps) if maps.is_used() => INTERPRETED_TICK_MS,
+            _ => TICK_MS,
         }
     }
 
