@@ -26,6 +26,8 @@ pub struct Keeper {
     /// Time since the start.
     pub elapsed: Duration,
     is_whole_machine: bool,
+    /// The paths of interpreters.
+    interpreters: Vec<String>,
 }
 
 impl Keeper {
@@ -51,12 +53,14 @@ impl Keeper {
             last: Stats::default(),
             elapsed: Duration::ZERO,
             is_whole_machine: recorder.is_whole_machine,
+            interpreters: Vec::new(),
         })
     }
 
     /// Adds a part, and looks up the names of its new addresses.
     pub fn add(&mut self, part: LivePart) {
-        let LivePart { part, lasted, stats, files, roots, run_time, changed } = part;
+        let LivePart { part, lasted, stats, files, roots, run_time, changed, interpreters } = part;
+        self.interpreters = interpreters;
         self.windows.add(part, lasted.as_nanos() as u64);
         for (mapping, file) in run_time {
             self.windows.set_file(mapping, &file);
@@ -113,6 +117,8 @@ impl Keeper {
         if self.is_whole_machine {
             comments.push(format!("{}: {}", comment::TARGET, comment::WHOLE_MACHINE));
         }
+        let interpreters = self.interpreters.iter();
+        comments.extend(interpreters.map(|file| format!("{}: {file}", comment::INTERPRETER)));
         let strings = &mut profile.strings;
         profile.comments.extend(comments.iter().map(|text| strings.intern(text)));
         profile

@@ -25,6 +25,8 @@ pub struct LivePart {
     pub run_time: Vec<(MappingId, String)>,
     /// Mappings whose files changed while recording, without a build ID that proves it.
     pub changed: Vec<MappingId>,
+    /// The paths of interpreters so far, as their mappings have them.
+    pub interpreters: Vec<String>,
 }
 
 /// The time of a part.

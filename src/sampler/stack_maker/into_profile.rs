@@ -62,12 +62,17 @@ impl StackMaker {
 
     /// States which files are interpreters.
     fn name_interpreters(&mut self) {
+        let comment = |file| format!("{}: {file}", comment::INTERPRETER);
+        let comments: Vec<String> = self.interpreter_files().map(comment).collect();
         let profile = &mut self.builder.profile;
-        for image in self.interpreters.images() {
-            let file = &self.table.images.get(image).path;
-            let comment = format!("{}: {file}", comment::INTERPRETER);
+        for comment in comments {
             profile.comments.push(profile.strings.intern(&comment));
         }
+    }
+
+    /// The paths of interpreters.
+    pub(super) fn interpreter_files(&self) -> impl Iterator<Item = &str> {
+        self.interpreters.images().map(|image| &*self.table.images.get(image).path)
     }
 
     /// Names the mappings of code generated at run time like perf: by the file that has the

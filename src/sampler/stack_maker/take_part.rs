@@ -47,6 +47,7 @@ impl StackMaker {
             Some((id, file))
         });
         let run_time = run_time.collect();
-        LivePart { part, lasted, stats, files, roots, run_time, changed }
+        let interpreters = self.interpreter_files().map(str::to_owned).collect();
+        LivePart { part, lasted, stats, files, roots, run_time, changed, interpreters }
     }
 }
