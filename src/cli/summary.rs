@@ -13,7 +13,7 @@ use crate::report::{advice, summary as view_summary};
 use messages::{Level, LossRemedy, Message, matters};
 use profile::{BinaryShare, Diagnostics, Profile, StrId};
 use sys::printed::Stderr;
-use view::{Granularity, Shares, View};
+use view::{Cancel, Granularity, Shares, View, has_interpreted, hide_interpreters};
 
 /// The amount of output on standard error.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -151,9 +151,18 @@ impl<'a> Summary<'a> {
     }
 
     fn shares(&self) -> &Shares {
-        let profile = &self.recorded.profile;
-        self.shares.get_or_init(|| {
+        let shares = |profile: &Profile| {
             Shares::new(&View::new(profile, profile.default_type_index(), Granularity::NONE))
+        };
+        self.shares.get_or_init(|| {
+            let profile = &self.recorded.profile;
+            if !has_interpreted(profile) {
+                return shares(profile);
+            }
+            // As in all views.
+            let mut profile = profile.clone();
+            hide_interpreters(&mut profile, &Cancel::default());
+            shares(&profile)
         })
     }
 

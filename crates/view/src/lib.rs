@@ -68,6 +68,7 @@ pub use filter::{Condition, Filter, Filtered, Selector, TagError, TagMatch};
 pub use frames::{Frame, Frames, Name, fold_inlined, label_text};
 pub use granularity::Granularity;
 pub use graph::{Edge, Graph, GraphNode, NodeOrder, Trim};
+pub use interpreters::{has_interpreted, hide_interpreters};
 pub use leaf_frames::LeafFrames;
 pub use model::{
     Answer, CoverageModel, Model, SandwichModel, SourceModel, StatesModel, TableModel, answer,
