@@ -44,6 +44,17 @@ pub struct InterpreterCounts {
     /// With native frames only: the copy of the user's was lost, or the sample came before the
     /// interpreter was recognized.
     pub native: u64,
+    /// With native frames only: nothing copies the user's at their event.
+    pub elsewhere: u64,
+}
+
+impl InterpreterCounts {
+    fn add_native(&mut self, origin: Origin) {
+        match origin {
+            Origin::Event => self.native += 1,
+            Origin::Elsewhere => self.elsewhere += 1,
+        }
+    }
 }
 
 /// The interpreters of a recording.
@@ -97,6 +108,16 @@ struct FoundRuntime {
     /// The number of its walks.
     id: u64,
     codes: Codes,
+}
+
+/// Where a sample comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// An event whose program copies frames of interpreters, if programs do.
+    #[default]
+    Event,
+    /// A program at another event, or a library in the process: nothing copies them.
+    Elsewhere,
 }
 
 /// What a sample needs before its stack is made.
@@ -247,7 +268,7 @@ impl Interpreters {
 
     /// Counts a stack that has no frames of the user's, if it leads through an interpreter that is
     /// not recognized yet.
-    pub fn count_native(&mut self, pid: i32, frames: &[Frame]) {
+    pub fn count_native(&mut self, pid: i32, frames: &[Frame], origin: Origin) {
         if self.interpreted == 0 || matches!(self.processes.get(&pid), Some(InProcess::Refused(_)))
         {
             return;
@@ -255,7 +276,9 @@ impl Interpreters {
         let images = &self.images;
         let kind = |frame: &Frame| images.get(frame.place.image()? as usize).copied();
         let is_interpreter = |frame: &Frame| kind(frame) == Some(ImageKind::Interpreter);
-        self.counts.native += u64::from(frames.iter().any(is_interpreter));
+        if frames.iter().any(is_interpreter) {
+            self.counts.add_native(origin);
+        }
     }
 
     /// True if all names of a sample's frames are known, or it has none.
@@ -277,6 +300,7 @@ impl Interpreters {
     pub fn user_stack(
         &mut self,
         sample: &Sample<'_>,
+        origin: Origin,
         native: &NativeStack,
         builder: &mut Builder,
         locations: &mut Vec<LocationId>,
@@ -286,7 +310,7 @@ impl Interpreters {
         };
         read_copies(sample.walked, found.id, &mut self.copies);
         if self.copies.len() < found.runtime.walks().len() {
-            self.counts.native += 1;
+            self.counts.add_native(origin);
             return None;
         }
         self.frames.clear();

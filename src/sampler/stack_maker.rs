@@ -22,7 +22,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::StackMethod;
-use super::interpreters::Interpreters;
+use super::interpreters::{Interpreters, Origin};
 pub use bpf_frames::BpfFrames;
 pub use extrapolation::{ColumnSums, Extrapolated, SampledSums, Shares};
 pub use into_profile::Aggregated;
@@ -74,11 +74,12 @@ pub fn truncated(ends: &[u64; StackEnd::ALL.len()]) -> Vec<(Truncation, u64)> {
     ends.filter_map(|(end, n)| Some((stack::truncation(end)?, n))).collect()
 }
 
-/// A process and a time (`CLOCK_MONOTONIC`, nanoseconds).
+/// The process and the time (`CLOCK_MONOTONIC`, nanoseconds) of a sample, and what took it.
 #[derive(Clone, Copy, Default)]
 struct Moment {
     pid: i32,
     time: u64,
+    origin: Origin,
 }
 
 /// Builds stacks and their labels, and adds them to the profile.

@@ -225,7 +225,12 @@ fn interpreters(ended: &Outcome<'_>) -> Vec<Message> {
     for (why, processes) in interpreters.refused() {
         notes.push(Message::InterpreterNotSupported { why, processes });
     }
-    let InterpreterCounts { shown, mismatched, native } = interpreters.counts;
+    let InterpreterCounts { shown, mismatched, native, elsewhere } = interpreters.counts;
+    // The first one is the reason that readers get.
+    if elsewhere > native {
+        let why = Box::new(Message::NotReadAtEvents);
+        notes.push(Message::InterpretersNotRead { why });
+    }
     if native > 0 {
         notes.push(Message::NativeInterpreterStacks { stacks: native, shown });
     }

@@ -77,7 +77,7 @@ impl StackMaker {
 
     /// Mapping of code that a process generated at run time, until it changes.
     fn run_time_mapping(&mut self, image: u32, maker: i32, address: ProcessAddress) -> MappingId {
-        let Moment { pid, time } = self.now;
+        let Moment { pid, time, .. } = self.now;
         let epoch = self.table.jit.sampled(pid, maker, address.0, time);
         if let Some(&id) = self.run_time.get(&(image, epoch)) {
             return id;

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::{PendingStack, Scratch, StackMaker};
+use crate::sampler::interpreters::Origin;
 use sys::record::{AllRegs, Regs, Rest, Sample, UserStack};
 use sys::{ThreadId, os, procfs};
 use unwind::StackEnd;
@@ -87,7 +88,7 @@ impl StackMaker {
         };
         let sample = Sample::with_user_stack(thread, os::monotonic_nanos(), ip, user);
         scratch.split(&sample);
-        self.make_from_chain(&sample, scratch);
+        self.make_from_chain(&sample, Origin::Elsewhere, scratch);
         if !in_kernel.is_empty() {
             self.put_kernel_functions_below(&in_kernel, sp != 0);
         }

@@ -3,6 +3,7 @@
 use super::user_frames::Merged;
 use super::{Innermost, Moment, Scratch, StackMaker, Unwound};
 use crate::sampler::StackMethod;
+use crate::sampler::interpreters::Origin;
 use interpreters::merge;
 use profile::{LocationId, Truncation};
 use sys::record::{Sample, UserStack};
@@ -39,7 +40,7 @@ impl StackMaker {
     pub fn make_stack(&mut self, sample: &Sample<'_>) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.split(sample);
-        self.make_from_chain(sample, &mut scratch);
+        self.make_from_chain(sample, Origin::Event, &mut scratch);
         self.scratch = scratch;
     }
 
@@ -49,7 +50,7 @@ impl StackMaker {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.split(sample);
         self.bpf_frames.strip(&mut scratch.kernel);
-        self.make_from_chain(sample, &mut scratch);
+        self.make_from_chain(sample, Origin::Elsewhere, &mut scratch);
         self.scratch = scratch;
     }
 
@@ -62,7 +63,7 @@ impl StackMaker {
         mut skipped: impl FnMut(&Frame) -> bool,
     ) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        self.begin_stack(sample);
+        self.begin_stack(sample, Origin::Elsewhere);
         scratch.kernel.clear();
         self.forget_unused();
         let end = self.user_frames(sample, 0, &[], &mut scratch.frames);
@@ -77,14 +78,19 @@ impl StackMaker {
         self.scratch = scratch;
     }
 
-    fn begin_stack(&mut self, sample: &Sample<'_>) {
+    fn begin_stack(&mut self, sample: &Sample<'_>, origin: Origin) {
         self.counts.add_process(sample.pid);
-        self.now = Moment { pid: sample.pid, time: sample.time };
+        self.now = Moment { pid: sample.pid, time: sample.time, origin };
     }
 
     /// Builds the stack of a sample whose call chain is in `scratch`.
-    pub(super) fn make_from_chain(&mut self, sample: &Sample<'_>, scratch: &mut Scratch) {
-        self.begin_stack(sample);
+    pub(super) fn make_from_chain(
+        &mut self,
+        sample: &Sample<'_>,
+        origin: Origin,
+        scratch: &mut Scratch,
+    ) {
+        self.begin_stack(sample, origin);
         scratch.add_address(sample, self.stacks);
         let in_kernel = scratch.kernel.len();
         let end = self.user_frames(sample, in_kernel, &scratch.chain, &mut scratch.frames);
@@ -105,7 +111,12 @@ impl StackMaker {
         callers.clear();
         let merged = self.merge(sample, frames, end, merge);
         match (&merged, truncation(end)) {
-            (Merged::Places(places), _) if places.contains(&merge::Place::Truncated) => {}
+            (Merged::Places(places), why) if places.contains(&merge::Place::Truncated) => {
+                // The copy of the user's frames ends before the native stack.
+                let cut = u64::from(why.is_none());
+                self.counts.ends[end as usize] -= cut;
+                self.counts.ends[StackEnd::TooDeep as usize] += cut;
+            }
             (_, Some(why)) => callers.push(self.builder.truncation(why)),
             (Merged::Mismatch, None) => callers.push(self.mismatch()),
             _ => {}

@@ -68,7 +68,7 @@ impl StackMaker {
         buffers: &mut MergeBuffers,
     ) -> Merged {
         if !self.interpreters.has_runtime(sample.pid) {
-            self.interpreters.count_native(sample.pid, frames);
+            self.interpreters.count_native(sample.pid, frames, self.now.origin);
             return Merged::Native;
         }
         if frames.is_empty() {
@@ -76,7 +76,8 @@ impl StackMaker {
         }
         self.fill_native(frames, end, &mut buffers.native);
         let MergeBuffers { native, user, .. } = buffers;
-        let Some(found) = self.interpreters.user_stack(sample, native, &mut self.builder, user)
+        let (origin, builder) = (self.now.origin, &mut self.builder);
+        let Some(found) = self.interpreters.user_stack(sample, origin, native, builder, user)
         else {
             return Merged::Native;
         };
