@@ -10,6 +10,7 @@ pub mod json;
 pub mod llvm;
 pub mod machine;
 pub mod pprof;
+pub mod python;
 pub mod recorded;
 pub mod recorders;
 pub mod run;

@@ -19,6 +19,9 @@ pub struct Sample {
     pub locations: Vec<u64>,
     pub values: Vec<i64>,
     pub labels: BTreeMap<String, String>,
+    /// The times of the samples of `prof record --timestamps`, which have these frames, values and
+    /// labels otherwise: microseconds.
+    pub times: Vec<u64>,
 }
 
 /// A decoded profile.
@@ -359,11 +362,15 @@ fn sample(bytes: &[u8], strings: &[String]) -> Sample {
             3 => {
                 let m = scalars(v.bytes());
                 let number = m.get(&3).copied().unwrap_or(0) as i64;
+                let key = string(strings, &m, 1);
+                if key == "timestamp" {
+                    s.times.push(number as u64);
+                }
                 let text = match m.get(&2).copied().unwrap_or(0) {
                     0 => number.to_string(),
                     id => strings[id as usize].clone(),
                 };
-                s.labels.insert(string(strings, &m, 1), text);
+                s.labels.insert(key, text);
             }
             _ => {}
         }
