@@ -187,7 +187,7 @@ main()
 os._exit(0)
 ";
 
-/// Functions of [`OVERWRITES`], and how often each stands in it: none is a part of another name.
+/// True for a function that [`OVERWRITES`] defines.
 fn is_of_script(frame: &Frame) -> bool {
     let name = python::plain(frame.function);
     name == "<module>" || OVERWRITES.contains(&format!("def {name}("))
