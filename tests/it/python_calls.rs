@@ -108,9 +108,10 @@ fn functions_that_c_calls_back_are_inside_of_the_c_function() {
                 let has_name = |frame: &String| frame.contains(between);
                 let is_other = |frame: &String| !frame.contains(EVALUATION);
                 let is_stripped = native.iter().any(|frame| frame.starts_with("[?] python3"));
-                let has_between = match is_stripped && !between.contains(".so") {
-                    true => native.iter().filter(|frame| is_other(frame)).count() > 1,
-                    false => native.iter().any(has_name),
+                let has_between = if is_stripped && !between.contains(".so") {
+                    native.iter().filter(|frame| is_other(frame)).count() > 1
+                } else {
+                    native.iter().any(has_name)
                 };
                 assert!(has_between, "{what}: {between} is not in {native:?}");
                 seen += 1;
