@@ -183,6 +183,11 @@ impl LoadedImage<'_> {
 
     /// Bytes that the file has for an address of the process: of a constant.
     pub(crate) fn constant<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
+        self.bytes(address)?.first_chunk().copied()
+    }
+
+    /// The bytes that the file has from an address to the end of its segment.
+    pub(crate) fn bytes(&self, address: u64) -> Option<&[u8]> {
         let header = Header::parse(self.file).ok()?;
         let endian = header.endian().ok()?;
         let segments = header.program_headers(endian, self.file).ok()?;
@@ -191,7 +196,8 @@ impl LoadedImage<'_> {
             let start = self.bias.apply(FileAddress(s.p_vaddr(endian))).0;
             let into = address.checked_sub(start).filter(|into| *into < s.p_filesz(endian))?;
             let at = usize::try_from(s.p_offset(endian).checked_add(into)?).ok()?;
-            self.file.get(at..)?.first_chunk().copied()
+            let length = usize::try_from(s.p_filesz(endian) - into).ok()?;
+            self.file.get(at..)?.get(..length)
         })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::debug_offsets::DebugOffsets;
-use super::{Cpython, Offsets, Symbols, check};
+use super::{Cpython, Offsets, Symbols, check, runs};
 use crate::glibc::ThreadLayout;
 use crate::images::Place;
 use crate::{LoadedImage, Memory, Process, Refusal};
@@ -56,7 +56,10 @@ pub fn detect(process: &Process) -> Result<Option<Cpython>, Refusal> {
     let image = &process.images[own];
     let minor = minor_version(image, &all[own])?;
     let evaluation = evaluation(image, all[own][EVALUATION]);
-    let symbols = Symbols { runtime, code_type, str_type, evaluation, image: image.extent() };
+    let code = evaluation.first().and_then(|function| image.bytes(function.start));
+    let prologue = runs::prologue(code.unwrap_or_default(), evaluation.first());
+    let image = image.extent();
+    let symbols = Symbols { runtime, code_type, str_type, evaluation, prologue, image };
     let offsets = offsets(minor, runtime, process.memory)?;
     let threads = ThreadLayout::find(process.images);
     let cpython = Cpython::new(offsets, symbols, threads, process.memory)?;

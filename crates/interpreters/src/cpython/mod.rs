@@ -43,6 +43,8 @@ pub struct Symbols {
     /// The evaluation function: its first part, `_PyEval_EvalFrameDefault`, and others that the
     /// compiler has split off.
     pub evaluation: Vec<Range<u64>>,
+    /// Bytes of its first part in which a thread may have no valid frame.
+    pub prologue: u64,
     /// The file that has it, as it is mapped: code and data.
     pub image: Range<u64>,
 }

@@ -1,5 +1,7 @@
 //! Names and lines of a code object, read from the process.
 
+use std::ops::RangeInclusive;
+
 use super::{Cpython, Offsets};
 use crate::memory::{Memory, ReadError};
 use crate::{Code, CodeKey, Lines, Name};
@@ -109,9 +111,17 @@ pub(super) fn bytecode_size(
     Ok(if is_first { Some(size(key.object)?.saturating_mul(2)) } else { None })
 }
 
-/// Checks that a code object is the one of a sample.
+/// References to an object that lives. The first word of one that was freed, which is their number, is
+/// null or the address of the next free block, in an arena beyond 4 GiB (`Objects/obmalloc.c`); of a
+/// block of the C library's, the word with the type is overwritten, too.
+const REFERENCES: RangeInclusive<u64> = 1..=u32::MAX as u64;
+
+/// Checks that a code object is the one of a sample, and lives: texts of a dead one may be others'.
 fn check_identity(cpython: &Cpython, key: &CodeKey, memory: &dyn Memory) -> Result<(), No> {
     let offsets = &cpython.offsets;
+    if !REFERENCES.contains(&memory.word(key.object)?) {
+        return Err(No::Other);
+    }
     let kind = memory.word(at(key.object, offsets.object_type))?;
     let mut bytes = [0; 32];
     let bytes = &mut bytes[..(offsets.identity_size() as usize).min(32)];

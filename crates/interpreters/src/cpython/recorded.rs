@@ -19,6 +19,7 @@ impl Cpython {
             ("code_type", vec![symbols.code_type]),
             ("str_type", vec![symbols.str_type]),
             ("evaluation", parts),
+            ("prologue", vec![symbols.prologue]),
             ("image", vec![symbols.image.start, symbols.image.end]),
             ("thread_layout", layout),
         ];
@@ -44,6 +45,7 @@ impl Cpython {
                 code_type: number("code_type")?,
                 str_type: number("str_type")?,
                 evaluation: parts.chunks_exact(2).map(|part| part[0]..part[1]).collect(),
+                prologue: number("prologue")?,
                 image: *image.first()?..*image.last()?,
             };
             let layout: Vec<u32> =

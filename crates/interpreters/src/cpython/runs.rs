@@ -14,11 +14,31 @@ use super::{CFrames, Cpython};
 use crate::merge::{Merge, NativeStack, Run, Runs, merge as merge_runs};
 use crate::walk::{Status, WalkCopy};
 use crate::{ChainEnd, UserFrame};
+use sys::arch;
 
-/// Bytes of the evaluation function within which it links its frame into the list of frames. 3.11 and
-/// 3.12 link the C frame first, whose pointer to the innermost frame is garbage until it is set (in
-/// GCC's code 48 to 174 bytes after the beginning): it may be a frame that was left long ago.
+/// Most bytes of the evaluation function within which it links its frame into the list of frames. 3.11
+/// and 3.12 link the C frame first, whose pointer to the innermost frame is garbage until it is set
+/// (in GCC's code 48 to 174 bytes after the beginning): it may be a frame that was left long ago.
 const PROLOGUE: u64 = 192;
+
+/// Largest evaluation function whose code is read, in bytes; that of 3.12 has 51 KiB.
+const MAX_CODE: u64 = 256 << 10;
+
+/// Bytes of the evaluation function before that with which it begins each of its frames, if it is
+/// entered or not: the first one to which the rest of the function jumps. That is where calls of a
+/// Python function by another one go on, much of the time.
+///
+/// `code` begins with the function, and may have more.
+pub(super) fn prologue(code: &[u8], function: Option<&Range<u64>>) -> u64 {
+    let size = function.map_or(0, |function| (function.end - function.start).min(MAX_CODE));
+    first_target(arch::jumps(&code[..code.len().min(size as usize)]))
+}
+
+fn first_target(jumps: impl Iterator<Item = (usize, i64)>) -> u64 {
+    let outside = jumps.filter(|(at, _)| *at as u64 >= PROLOGUE);
+    let targets = outside.filter_map(|(_, target)| u64::try_from(target).ok());
+    targets.filter(|target| *target > 0).fold(PROLOGUE, u64::min)
+}
 
 pub(super) fn merge(cpython: &Cpython, copies: &[WalkCopy], native: &NativeStack) -> Merge {
     let mut frames = Vec::new();
@@ -34,7 +54,7 @@ pub(super) fn merge(cpython: &Cpython, copies: &[WalkCopy], native: &NativeStack
                     c_frames.and_then(|list| list.runs(&frames, is_complete))
                 }
                 (None, Some(_)) => Some(runs_by_anchors(&chain.links, frames.len())),
-                (None, None) => runs_of_one(frames.len(), is_complete),
+                (None, None) => Some(runs_of_one(frames.len(), is_complete)),
             }
         }
     };
@@ -84,7 +104,7 @@ impl Cpython {
         let entry = self.symbols.evaluation.first().map_or(0, |part| part.start);
         let leaf = native.frames.first().map_or(0, |frame| frame.address);
         let is_behind_c_frame = matches!(self.offsets.minor, 11 | 12);
-        is_behind_c_frame && leaf.wrapping_sub(entry) < PROLOGUE
+        is_behind_c_frame && leaf.wrapping_sub(entry) < self.symbols.prologue
     }
 }
 
@@ -100,11 +120,12 @@ fn drop_innermost(runs: &mut Runs, native: &NativeStack) {
     }
 }
 
-/// Up to 3.9. If frames are missing at the outer end, which evaluation has which is unknown.
-fn runs_of_one(count: usize, is_complete: bool) -> Option<Runs> {
+/// Up to 3.9. If frames are missing at the outer end, which evaluation has which is unknown: then there
+/// are none.
+fn runs_of_one(count: usize, is_complete: bool) -> Runs {
     let run = |frame| Run { frames: frame..frame + 1, anchor: None };
-    let whole = (0..count).map(run).collect();
-    is_complete.then(|| Runs { whole, ..Runs::default() })
+    let count = if is_complete { count } else { 0 };
+    Runs { whole: (0..count).map(run).collect(), ..Runs::default() }
 }
 
 /// 3.12 and later: frames up to an anchor.
@@ -201,5 +222,20 @@ impl CFrameList {
             anchor: Some(*address),
         };
         Some(Runs { whole: pairs.map(run).collect(), ..Runs::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prologue_ends_where_the_rest_of_the_function_jumps_to() {
+        assert_eq!(first_target([].into_iter()), PROLOGUE);
+        // A jump within the prologue, and one out of the function.
+        let others = [(30, 20), (400, 0), (500, 600), (700, -5)];
+        assert_eq!(first_target(others.into_iter()), PROLOGUE);
+        let both = others.into_iter().chain([(300, 118), (310, 135)]);
+        assert_eq!(first_target(both), 118);
     }
 }

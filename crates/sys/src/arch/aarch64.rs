@@ -68,9 +68,32 @@ pub fn registers_are_saved(
     true
 }
 
+/// The jumps in code, by the distances of the instruction and of its target from the beginning: `b`
+/// and `b.cond` (Arm ARM, C4.1).
+pub fn jumps(code: &[u8]) -> impl Iterator<Item = (usize, i64)> {
+    code.chunks_exact(4).enumerate().filter_map(|(number, word)| {
+        let word = u32::from_le_bytes(*word.first_chunk()?);
+        // The displacement in its upper bits, so that it is extended with its sign.
+        let (upper, bits) = match word {
+            _ if word >> 26 == 0b00_0101 => (word << 6, 26),
+            _ if word >> 24 == 0b0101_0100 => (word << 8 & 0xffff_e000, 19),
+            _ => return None,
+        };
+        let at = 4 * number;
+        Some((at, at as i64 + 4 * i64::from(upper.cast_signed() >> (32 - bits))))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jumps_are_branches_without_a_return() {
+        // b .+8; b.ne .-4; bl .+8
+        let code = [0x1400_0002_u32, 0x54ff_ffe1, 0x9400_0002].map(u32::to_le_bytes).concat();
+        assert_eq!(jumps(&code).collect::<Vec<_>>(), [(0, 8), (4, 0)]);
+    }
 
     #[test]
     fn samples_have_all_general_registers() {

@@ -55,3 +55,33 @@ pub const BP: usize = 6;
 /// Positions of the registers in DWARF's order (figure 3.36): ax, dx, cx, bx, si, di, bp, sp, r8 to
 /// r15.
 pub const DWARF_ORDER: [usize; 16] = [0, 3, 2, 1, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16];
+
+/// The jumps in code, by the distances of the instruction and of its target from the beginning:
+/// `jmp` and `jcc` with four bytes of displacement (`E9`, `0F 80` to `0F 8F`; Intel SDM, volume 2).
+/// Bytes of other instructions may look like one.
+pub fn jumps(code: &[u8]) -> impl Iterator<Item = (usize, i64)> {
+    (0..code.len()).filter_map(|at| {
+        let opcode = match code[at..] {
+            [0xe9, ..] => 1,
+            [0x0f, 0x80..=0x8f, ..] => 2,
+            _ => return None,
+        };
+        let distance = code.get(at + opcode..)?.first_chunk()?;
+        let next = (at + opcode + distance.len()) as i64;
+        Some((at, next + i64::from(i32::from_le_bytes(*distance))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_are_those_with_long_displacements() {
+        // jmp .+5; jne .-2; jmp .+2 (short); call
+        let code =
+            [0xe9, 0, 0, 0, 0, 0x0f, 0x85, 0xfe, 0xff, 0xff, 0xff, 0xeb, 0, 0xe8, 1, 0, 0, 0];
+        assert_eq!(jumps(&code).collect::<Vec<_>>(), [(0, 5), (5, 9)]);
+        assert_eq!(jumps(&code[..3]).next(), None);
+    }
+}
