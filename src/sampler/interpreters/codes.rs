@@ -31,8 +31,7 @@ pub struct Codes {
     memory: ProcessMemory,
     /// Time at which the budget is refilled.
     refill: u64,
-    /// `None`: it has no name.
-    objects: FxHashMap<CodeObject, Option<Arc<Code>>>,
+    objects: FxHashMap<CodeObject, Arc<Code>>,
     locations: FxHashMap<CodeKey, LocationId>,
 }
 
@@ -84,25 +83,21 @@ impl Codes {
         let found = match known {
             Some(found) => found,
             None => match runtime.name(code, &self.memory) {
-                Name::Found(code) => Some(Arc::new(code)),
-                Name::Gone => None,
+                Name::Found(code) => Arc::new(code),
+                // Another object at the same place may have the same words.
+                Name::Gone => return builder.named_location_in(GONE, Some(mapping)),
                 Name::Unreadable(why) => {
                     let why = if why == ReadError::Ended { ENDED } else { UNREADABLE };
                     return builder.named_location_in(why, Some(mapping));
                 }
             },
         };
-        let id = match &found {
-            Some(found) => {
-                let function = SourceFunction {
-                    name: &found.function,
-                    file: &found.file,
-                    first_line: found.first_line,
-                };
-                builder.source_location(mapping, function, found.line(code.position))
-            }
-            None => builder.named_location_in(GONE, Some(mapping)),
+        let function = SourceFunction {
+            name: &found.function,
+            file: &found.file,
+            first_line: found.first_line,
         };
+        let id = builder.source_location(mapping, function, found.line(code.position));
         if self.objects.len() < MOST && self.locations.len() < MOST {
             self.objects.insert(object, found);
             self.locations.insert(*code, id);
