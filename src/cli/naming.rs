@@ -94,6 +94,9 @@ fn unread(note: &Message) -> Option<Unread> {
         Message::NativeInterpreterStacks { .. } => {
             ("these samples came before the interpreter was recognized".to_owned(), false)
         }
+        Message::InterpreterMismatch { .. } => {
+            ("they do not fit the native frames of these samples".to_owned(), false)
+        }
         _ => return None,
     };
     Some(Unread { why, is_unsupported })

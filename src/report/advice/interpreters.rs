@@ -106,9 +106,17 @@ pub fn remedy(file: &str) -> Option<String> {
     Interpreter::for_binary(file).map(Interpreter::hidden)
 }
 
-/// The interpreters of a profile in whose stacks no function of the user's program is, by file,
-/// with the sum of the values of these stacks.
-fn hidden(profile: &Profile) -> FxHashMap<StrId, u64> {
+/// Sums of the values of stacks through an interpreter.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hidden {
+    /// Of all.
+    all: u64,
+    /// Of those without a function of the user's program.
+    hidden: u64,
+}
+
+/// The sums of a profile, by the file of the interpreter.
+fn hidden(profile: &Profile) -> FxHashMap<StrId, Hidden> {
     // Per mapping: the interpreter, and whether it has functions of the user's program: those that
     // were read, and code made at run time.
     let files: Vec<(Option<StrId>, bool)> = profile
@@ -134,9 +142,12 @@ fn hidden(profile: &Profile) -> FxHashMap<StrId, u64> {
             found = found.or(interpreter);
             shows |= names;
         }
-        if let Some(file) = found.filter(|_| !shows) {
+        if let Some(file) = found {
             let value = profile.values_of(row).first().copied().unwrap_or_default();
-            *hidden.entry(file).or_default() += u64::try_from(value).unwrap_or_default();
+            let value = u64::try_from(value).unwrap_or_default();
+            let sums: &mut Hidden = hidden.entry(file).or_default();
+            sums.all = sums.all.saturating_add(value);
+            sums.hidden = sums.hidden.saturating_add(if shows { 0 } else { value });
         }
     }
     hidden
@@ -168,7 +179,8 @@ pub fn hidden_functions(profile: &Profile, unread: Option<&Unread>) -> Option<Hi
         .fold(0, |sum, value| sum.saturating_add(*value));
     let all = u64::try_from(all).unwrap_or_default();
     let hidden = hidden(profile).into_iter();
-    let (file, value) = hidden.max_by_key(|(file, value)| (*value, file.0))?;
+    let values = hidden.map(|(file, sums)| (file, sums.hidden));
+    let (file, value) = values.max_by_key(|(file, value)| (*value, file.0))?;
     if value == 0 || value.saturating_mul(100) <= all.saturating_mul(MATTERS_PERCENT) {
         return None;
     }
@@ -203,15 +215,19 @@ impl Unread {
     }
 }
 
-/// The interpreters among these files of whose programs some stacks show no function.
+/// The interpreters among these files of whose programs many stacks show no function.
 pub fn hiding(profile: &Profile, files: &[&str]) -> FxHashSet<String> {
     let hidden = hidden(profile);
-    let hides = |file: &&&str| {
+    let hides = |sums: &Hidden| {
+        sums.hidden > 0
+            && sums.hidden.saturating_mul(100) > sums.all.saturating_mul(MATTERS_PERCENT)
+    };
+    let is_hiding = |file: &&&str| {
         !is_memory(file)
             && is_interpreter(file)
-            && profile.strings.find(file).is_some_and(|file| hidden.contains_key(&file))
+            && profile.strings.find(file).and_then(|file| hidden.get(&file)).is_some_and(hides)
     };
-    files.iter().filter(hides).map(|file| (*file).to_owned()).collect()
+    files.iter().filter(is_hiding).map(|file| (*file).to_owned()).collect()
 }
 
 #[cfg(test)]

@@ -231,10 +231,13 @@ fn interpreters(ended: &Outcome<'_>) -> Vec<Message> {
         let why = Box::new(Message::NotReadAtEvents);
         notes.push(Message::InterpretersNotRead { why });
     }
+    if mismatched > native {
+        notes.push(Message::InterpreterMismatch { stacks: mismatched });
+    }
     if native > 0 {
         notes.push(Message::NativeInterpreterStacks { stacks: native, shown });
     }
-    if mismatched > 0 {
+    if (1..=native).contains(&mismatched) {
         notes.push(Message::InterpreterMismatch { stacks: mismatched });
     }
     notes

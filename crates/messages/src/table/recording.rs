@@ -182,7 +182,7 @@ NativeInterpreterStacks "native-interpreter-stacks" Detail {
 
 /// Functions of interpreted programs that do not fit the native frames.
 InterpreterMismatch "interpreter-mismatch" Detail { stacks: u64 = "the number of stacks" }
-    ("{} no functions of their Python program: they do not fit the native frames",
+    ("{} no functions of the Python program, which do not fit the native frames",
      words::agreeing(*stacks, "stack", "shows", "show"));
 
 /// The kernel dropped samples.
