@@ -209,7 +209,7 @@ fn no_stack_has_functions_of_two_moments() {
         let what = format!("Python 3.{}", python.minor);
         let samples = python::recognized(&p);
         assert!(samples.len() > 5000, "{what}: {} samples", samples.len());
-        python::assert_mostly_complete(&what, &p, &samples, "<module>", 95);
+        python::assert_complete(&what, &p, &samples, "<module>");
         let mut seen = std::collections::BTreeSet::new();
         for frames in samples.iter().map(|sample| python::frames(&p, sample)) {
             let own: Vec<Frame> =

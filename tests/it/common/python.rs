@@ -60,9 +60,12 @@ impl Python {
     }
 }
 
+/// The name of a script's file.
+const SCRIPT: &str = "program.py";
+
 /// Writes a script to record. Returns its path.
 pub fn write_script(dir: &Path, script: &str) -> PathBuf {
-    let file = dir.join("program.py");
+    let file = dir.join(SCRIPT);
     std::fs::write(&file, script).unwrap();
     file
 }
@@ -143,12 +146,13 @@ pub fn in_order<'p>(p: &'p Pprof, pid: &str) -> Vec<&'p Sample> {
     timed.into_iter().map(|(_, sample)| sample).collect()
 }
 
-/// The samples of each process, one for each time, from the first one on that has Python functions:
-/// its interpreter is known then.
+/// The samples of each process, one for each time, from the first one on that has functions of its
+/// script: its interpreter is known then, and has imported its own modules.
 pub fn recognized(p: &Pprof) -> Vec<&Sample> {
     let mut kept = Vec::new();
     for pid in p.label_values("pid") {
-        let is_unknown = |sample: &&Sample| frames(p, sample).is_empty();
+        let is_script = |frame: &Frame| frame.file.ends_with(SCRIPT);
+        let is_unknown = |sample: &&Sample| !frames(p, sample).iter().any(is_script);
         kept.extend(in_order(p, pid).into_iter().skip_while(is_unknown));
     }
     kept
@@ -157,24 +161,12 @@ pub fn recognized(p: &Pprof) -> Vec<&Sample> {
 /// Fails unless 99 % of the samples, at least, have all Python functions up to this outermost one.
 #[track_caller]
 pub fn assert_complete(what: &str, p: &Pprof, samples: &[&Sample], outermost: &str) {
-    assert_mostly_complete(what, p, samples, outermost, 99);
-}
-
-/// The same with another percentage.
-#[track_caller]
-pub fn assert_mostly_complete(
-    what: &str,
-    p: &Pprof,
-    samples: &[&Sample],
-    outermost: &str,
-    percent: usize,
-) {
     let is_whole = |sample: &&&Sample| functions(p, sample).last() == Some(&outermost);
     let whole = samples.iter().filter(is_whole).count();
     println!("{what}: {whole} of {} samples reach {outermost}", samples.len());
     let other = samples.iter().find(|sample| !is_whole(sample)).map(|other| p.frames(other));
     assert!(
-        whole * 100 >= samples.len() * percent,
+        whole * 100 >= samples.len() * 99,
         "{what}: {whole} of {} samples reach {outermost}; one that does not is {other:?}",
         samples.len()
     );
