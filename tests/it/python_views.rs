@@ -179,3 +179,14 @@ fn annotated_python_functions_have_their_source() {
     let text = Prof::new(&recorded.dir, "annotate ^Shape\\.area$").run().ok().text();
     assert!(text.contains("burn(0.003)"), "{text}");
 }
+
+/// Python's functions are in the package of their file (`docs/guide/filters.md`).
+#[test]
+fn packages_of_python_functions_are_their_files() {
+    let Some(recorded) = Recorded::new() else { return };
+    let found = recorded.json("report --json --granularity packages -n 0");
+    let rows = found["rows"].as_array().unwrap();
+    let packages: Vec<&str> = rows.iter().filter_map(|row| row["function"].as_str()).collect();
+    assert!(!packages.is_empty() && !packages.contains(&"burn"), "{packages:?}");
+    assert!(!packages.contains(&"main"), "{packages:?}");
+}

@@ -1,6 +1,6 @@
 //! Names of binaries: what is shown of their paths, and what is the kernel's or a JIT compiler's.
 
-use profile::{Location, Profile};
+use profile::{Language, Location, Profile};
 
 /// The lowest address of the kernel's half on x86-64 and AArch64.
 pub(super) const KERNEL_START: u64 = 0xffff_0000_0000_0000;
@@ -41,7 +41,9 @@ fn is_module(file: &str) -> bool {
     ];
     let name = file.strip_prefix('[').and_then(|f| f.strip_suffix(']'));
     let is_word = |n: &&str| n.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    name.filter(is_word).is_some_and(|name| !name.is_empty() && !USER.contains(&name))
+    let is_language = Language::ALL.iter().any(|language| language.mapping() == file);
+    !is_language
+        && name.filter(is_word).is_some_and(|name| !name.is_empty() && !USER.contains(&name))
 }
 
 /// The name that is shown of a path: its last part; `[JIT]` of run-time code. Names such as
@@ -87,7 +89,7 @@ mod tests {
         ] {
             assert!(is_kernel(name), "{name}");
         }
-        assert!(!is_kernel("/usr/lib/libc.so.6"));
+        assert!(!is_kernel("/usr/lib/libc.so.6") && !is_kernel("[python]"));
         assert_eq!(base_name("/a/b (deleted)"), "b");
         assert_eq!(base_name("[vdso]"), "[vdso]");
     }
