@@ -105,6 +105,9 @@ impl Place {
     }
 }
 
+/// Most sections of a file whose symbols are read: each section's header is. Interpreters have about 40.
+const MAX_SECTIONS: usize = 1 << 12;
+
 impl LoadedImage<'_> {
     /// Symbols with these names that the file defines: those that are exported, then others, which
     /// a stripped file has not.
@@ -150,6 +153,9 @@ impl LoadedImage<'_> {
         let header = Header::parse(self.file).ok()?;
         let endian = header.endian().ok()?;
         let sections: SectionTable<'_, Header> = header.sections(endian, self.file).ok()?;
+        if sections.len() > MAX_SECTIONS {
+            return None;
+        }
         let mut budget = NameBudget::of(self.file);
         for &kind in kinds {
             let Ok(symbols) = sections.symbols(endian, self.file, kind) else { continue };
