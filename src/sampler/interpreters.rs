@@ -67,6 +67,8 @@ pub struct Interpreters {
     /// The number of interpreters among them.
     interpreted: usize,
     processes: FxHashMap<i32, InProcess>,
+    /// Reasons for which interpreters are not supported, with the number of their processes.
+    refused: BTreeMap<String, u64>,
     /// The number of the last walks.
     last_id: u64,
     /// The mapping of each language's frames.
@@ -95,7 +97,7 @@ enum InProcess {
     /// It is looked at again at a sample from this time on.
     Later { from: u64, pause: u64 },
     /// Its interpreter is not supported.
-    Refused(Refusal),
+    Refused,
     /// It is recognized.
     Found(Box<FoundRuntime>),
     /// It was forked from this process, and not sampled yet.
@@ -142,7 +144,10 @@ impl Interpreters {
         let Some(maps) = &self.maps else { return };
         match *record {
             Record::Fork { pid, parent, .. } if pid != parent => {
-                self.processes.remove(&pid);
+                // The record of the exit of another process with this number may be lost.
+                if self.processes.remove(&pid).is_some() {
+                    maps.remove(pid);
+                }
                 let parent = match self.processes.get(&parent) {
                     Some(InProcess::Forked { parent }) => *parent,
                     _ => parent,
@@ -154,7 +159,9 @@ impl Interpreters {
                 }
             }
             Record::Comm { pid, exec: true, .. } => self.forget(pid),
-            Record::Exit { pid, tid, .. } if pid == tid && !has_other_threads(pid) => {
+            Record::Exit { pid, tid, .. }
+                if pid == tid && self.processes.contains_key(&pid) && !has_other_threads(pid) =>
+            {
                 self.forget(pid);
             }
             _ => {}
@@ -191,7 +198,7 @@ impl Interpreters {
         match self.processes.get(&pid) {
             None => true,
             Some(InProcess::Later { from, .. }) => time >= *from,
-            Some(InProcess::Refused(_) | InProcess::Found(_) | InProcess::Forked { .. }) => false,
+            Some(InProcess::Refused | InProcess::Found(_) | InProcess::Forked { .. }) => false,
         }
     }
 
@@ -237,7 +244,14 @@ impl Interpreters {
 
     fn recognize(&mut self, pid: i32, time: u64) {
         if self.processes.len() >= MANY_PROCESSES {
-            self.processes.retain(|pid, _| procfs::stat(*pid).is_some());
+            let maps = self.maps.clone();
+            self.processes.retain(|pid, _| {
+                let lives = procfs::stat(*pid).is_some();
+                if !lives {
+                    maps.iter().for_each(|maps| maps.remove(*pid));
+                }
+                lives
+            });
         }
         let pause = match self.processes.get(&pid) {
             Some(InProcess::Later { pause, .. }) => (2 * pause).min(LONGEST_PAUSE),
@@ -248,7 +262,10 @@ impl Interpreters {
         let now = match detect_in(pid, &codes) {
             Ok(Some(runtime)) => self.begin(pid, runtime, codes).unwrap_or(later),
             Ok(None) | Err(Refusal::NotRunning | Refusal::Memory(_)) => later,
-            Err(refusal) => InProcess::Refused(refusal),
+            Err(refusal) => {
+                *self.refused.entry(refusal.to_string()).or_default() += 1;
+                InProcess::Refused
+            }
         };
         self.processes.insert(pid, now);
     }
@@ -269,8 +286,7 @@ impl Interpreters {
     /// Counts a stack that has no frames of the user's, if it leads through an interpreter that is
     /// not recognized yet.
     pub fn count_native(&mut self, pid: i32, frames: &[Frame], origin: Origin) {
-        if self.interpreted == 0 || matches!(self.processes.get(&pid), Some(InProcess::Refused(_)))
-        {
+        if self.interpreted == 0 || matches!(self.processes.get(&pid), Some(InProcess::Refused)) {
             return;
         }
         let images = &self.images;
@@ -343,14 +359,8 @@ impl Interpreters {
     }
 
     /// The reasons for which interpreters are not supported, with the number of their processes.
-    pub fn refused(&self) -> BTreeMap<String, u64> {
-        let mut refused = BTreeMap::new();
-        for state in self.processes.values() {
-            if let InProcess::Refused(refusal) = state {
-                *refused.entry(refusal.to_string()).or_default() += 1;
-            }
-        }
-        refused
+    pub fn refused(&self) -> &BTreeMap<String, u64> {
+        &self.refused
     }
 }
 

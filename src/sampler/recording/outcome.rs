@@ -222,12 +222,13 @@ fn interpreters(ended: &Outcome<'_>) -> Vec<Message> {
         return vec![Message::InterpretersNotRead { why }];
     }
     let mut notes = Vec::new();
-    for (why, processes) in interpreters.refused() {
+    for (why, &processes) in interpreters.refused() {
+        let why = why.clone();
         notes.push(Message::InterpreterNotSupported { why, processes });
     }
     let InterpreterCounts { shown, mismatched, native, elsewhere } = interpreters.counts;
     // The first one is the reason that readers get.
-    if elsewhere > native {
+    if elsewhere > native && shown == 0 {
         let why = Box::new(Message::NotReadAtEvents);
         notes.push(Message::InterpretersNotRead { why });
     }
