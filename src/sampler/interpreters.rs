@@ -17,11 +17,11 @@ use codes::Codes;
 use interpreters::cpython::{self, detect};
 use interpreters::merge::{Merge, NativeStack};
 use interpreters::walk::WalkCopy;
-use interpreters::{MappedFiles, Process, Refusal, Runtime, UserFrame};
+use interpreters::{Copied, MappedFiles, Process, Refusal, Runtime, UserFrame};
 use profile::{Builder, LocationId, MappingId};
 use sys::image::{Images, State};
 use sys::procfs;
-use sys::record::{Record, Sample};
+use sys::record::{AllRegs, Record, Sample, UserStack};
 use unwind::Frame;
 
 /// Nanoseconds between the first two looks at a process whose interpreter runs no code yet; then
@@ -302,7 +302,7 @@ impl Interpreters {
         let Some(InProcess::Found(found)) = self.processes.get(&sample.pid) else { return true };
         read_copies(sample.walked, found.id, &mut self.copies);
         self.frames.clear();
-        found.runtime.frames(&self.copies, &mut self.frames);
+        found.runtime.frames(copied(sample, &self.copies), &mut self.frames);
         self.frames.iter().all(|frame| found.codes.knows(&frame.code))
     }
 
@@ -330,8 +330,9 @@ impl Interpreters {
             return None;
         }
         self.frames.clear();
-        found.runtime.frames(&self.copies, &mut self.frames);
-        let merge = found.runtime.merge(&self.copies, native);
+        let copied = copied(sample, &self.copies);
+        found.runtime.frames(copied, &mut self.frames);
+        let merge = found.runtime.merge(copied, native);
         if merge == Merge::Mismatch {
             self.counts.mismatched += 1;
             return Some(merge);
@@ -380,6 +381,15 @@ fn read_copies(records: &[u8], id: u64, copies: &mut Vec<WalkCopy>) {
     copies.clear();
     let current = walked(records).filter(|walked| walked.id == id);
     copies.extend(current.map(|walked| walked.copy));
+}
+
+/// What was copied at a sample.
+fn copied<'a>(sample: &Sample<'a>, walks: &'a [WalkCopy]) -> Copied<'a> {
+    let registers = match sample.user {
+        UserStack::Native { all, .. } => all,
+        UserStack::None | UserStack::Compat => AllRegs::default(),
+    };
+    Copied { walks, registers }
 }
 
 /// The interpreter of a process, whose structures are checked.

@@ -3,8 +3,10 @@
 
 use interpreters::walk::{Thread, run};
 use interpreters::{
-    Budget, MappedFiles, Memory, Process, ProcessMemory, Recorder, Runtime, cpython,
+    Budget, Copied, MappedFiles, Memory, Process, ProcessMemory, Recorder, Runtime, cpython,
 };
+
+use sys::record::AllRegs;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -42,7 +44,8 @@ fn walk(found: &cpython::Cpython, pointer: u64, memory: &dyn Memory) {
     let thread = Thread { pointer, frame: 0 };
     let copies: Vec<_> = found.walks().iter().map(|walk| run(walk, thread, memory)).collect();
     let mut frames = Vec::new();
-    found.frames(&copies, &mut frames);
+    let copied = Copied { walks: &copies, registers: AllRegs::default() };
+    found.frames(copied, &mut frames);
     for frame in frames {
         found.name(&frame.code, memory);
     }

@@ -27,6 +27,7 @@ pub use memory::{Budget, Memory, ProcessMemory, ReadError};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{Recorded, Recorder};
 use merge::{Merge, NativeStack};
+use sys::record::AllRegs;
 use walk::{WalkCopy, WalkDescriptor};
 
 /// An interpreter in a process.
@@ -37,14 +38,23 @@ pub trait Runtime: Send + Sync {
     /// What is to be copied of a thread at a sample: one copy for each walk, in this order.
     fn walks(&self) -> &[WalkDescriptor];
 
-    /// The user's frames in the copies of a sample, the innermost first, and how their chain ends.
-    fn frames(&self, copies: &[WalkCopy], out: &mut Vec<UserFrame>) -> ChainEnd;
+    /// The user's frames of a sample, the innermost first, and how their chain ends.
+    fn frames(&self, copied: Copied<'_>, out: &mut Vec<UserFrame>) -> ChainEnd;
 
     /// Where the user's frames belong among the native ones of the same sample.
-    fn merge(&self, copies: &[WalkCopy], native: &NativeStack) -> Merge;
+    fn merge(&self, copied: Copied<'_>, native: &NativeStack) -> Merge;
 
     /// Names a code object that was copied at a sample, if it is still the same.
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name;
+}
+
+/// What was copied at a sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Copied<'a> {
+    /// One copy for each walk.
+    pub walks: &'a [WalkCopy],
+    /// Registers of the thread in user mode.
+    pub registers: AllRegs<'a>,
 }
 
 /// A code object at the time of a sample.
@@ -52,8 +62,9 @@ pub trait Runtime: Send + Sync {
 pub struct CodeKey {
     /// Its address.
     pub object: u64,
-    /// Words of it that were read at the sample. Another object at the same address has others.
-    pub identity: [u64; 3],
+    /// Words of it that were read at the sample; those that the interpreter does not need are 0.
+    /// Another object at the same address has others.
+    pub identity: [u64; 4],
     /// Position of the instruction that was executing, in bytes from the first one;
     /// [`CodeKey::NOT_BEGUN`] before it.
     pub position: u32,

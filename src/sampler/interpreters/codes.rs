@@ -23,7 +23,7 @@ const UNREADABLE: &str = "[Python function: its name cannot be read]";
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct CodeObject {
     address: u64,
-    identity: [u64; 3],
+    identity: [u64; 4],
 }
 
 /// The code objects of a process.

@@ -157,7 +157,8 @@ fn user_frame(cpython: &Cpython, frame: &Frame) -> Option<UserFrame> {
         // Up to 3.10, each frame has an evaluation; later, anchors follow.
         None => layout.owner.is_none(),
     };
-    let identity = layout.words.map(|place| frame.word(place));
+    let [file, name, lines] = layout.words.map(|place| frame.word(place));
+    let identity = [file, name, lines, 0];
     let position = position(cpython, frame, object)?;
     let code = CodeKey { object, identity, position };
     Some(UserFrame { address: frame.address, code, is_entry })

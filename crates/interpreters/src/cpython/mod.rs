@@ -25,8 +25,8 @@ pub use offsets::{CFrames, Offsets};
 
 use crate::glibc::ThreadLayout;
 use crate::merge::{Merge, NativeStack};
-use crate::walk::{Block, Next, Start, WalkCopy, WalkDescriptor};
-use crate::{ChainEnd, CodeKey, Memory, Name, Refusal, Runtime, UserFrame};
+use crate::walk::{Block, Next, Start, WalkDescriptor};
+use crate::{ChainEnd, CodeKey, Copied, Memory, Name, Refusal, Runtime, UserFrame};
 
 /// Most frames of a walk, unless [`Cpython::set_most`] is called.
 const MOST: u32 = 1024;
@@ -160,12 +160,12 @@ impl Runtime for Cpython {
         &self.walks
     }
 
-    fn frames(&self, copies: &[WalkCopy], out: &mut Vec<UserFrame>) -> ChainEnd {
-        frames::decode(self, copies, out).end
+    fn frames(&self, copied: Copied<'_>, out: &mut Vec<UserFrame>) -> ChainEnd {
+        frames::decode(self, copied.walks, out).end
     }
 
-    fn merge(&self, copies: &[WalkCopy], native: &NativeStack) -> Merge {
-        runs::merge(self, copies, native)
+    fn merge(&self, copied: Copied<'_>, native: &NativeStack) -> Merge {
+        runs::merge(self, copied.walks, native)
     }
 
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name {

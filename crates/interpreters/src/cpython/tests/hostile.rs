@@ -58,7 +58,7 @@ fn lengths_of_the_process_bound_no_read() {
         let original = image.memory();
         let cpython = Cpython::of_recorded(&original).unwrap();
         let key = key(&cpython, image, &original);
-        let [file, function, lines] = key.identity;
+        let [file, function, lines, _] = key.identity;
         let offsets = &cpython.offsets;
         let lengths = [
             file + u64::from(offsets.str_length),
@@ -132,7 +132,7 @@ proptest! {
                     stack: pointer - 4096 * (40 - i)..pointer - 4096 * (39 - i),
                 };
                 let native = NativeStack { frames: (0..40_u64).map(frame).collect(), is_complete: true };
-                let _ = cpython.merge(&copies, &native);
+                let _ = cpython.merge(copied(&copies), &native);
             }
         }
         prop_assert!(counted.calls.get() < 14 * (2 * 1024 + 2 * 1024 + 20 * 20));

@@ -5,9 +5,11 @@ mod images;
 mod live;
 mod merging;
 
+use sys::record::AllRegs;
+
 use super::Cpython;
 use crate::walk::{Thread, WalkCopy, run};
-use crate::{ChainEnd, Memory, Name, Recorded, Runtime, UserFrame};
+use crate::{ChainEnd, Copied, Memory, Name, Recorded, Runtime, UserFrame};
 
 /// A memory image of a version.
 struct Image {
@@ -78,9 +80,14 @@ fn copies(cpython: &Cpython, pointer: u64, memory: &dyn Memory) -> Vec<WalkCopy>
     cpython.walks().iter().map(|walk| run(walk, thread, memory)).collect()
 }
 
+/// These copies; CPython's frames need no register.
+fn copied(walks: &[WalkCopy]) -> Copied<'_> {
+    Copied { walks, registers: AllRegs::default() }
+}
+
 fn frames(cpython: &Cpython, copies: &[WalkCopy]) -> (ChainEnd, Vec<UserFrame>) {
     let mut frames = Vec::new();
-    let end = cpython.frames(copies, &mut frames);
+    let end = cpython.frames(copied(copies), &mut frames);
     (end, frames)
 }
 
