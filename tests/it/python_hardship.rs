@@ -231,3 +231,55 @@ fn overwritten_frames_invent_no_function() {
         assert!(p.label_values("pid").len() > 10, "{what}");
     }
 }
+
+/// Two functions take turns: each compiles a function of its own, calls it once and drops it. The new
+/// one often has the memory of the old one.
+const DROPS: &str = "\
+import os, time
+def burn(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        for i in range(100): pass
+def compiled(name):
+    scope = {'burn': burn}
+    exec('def %s():\\n    burn(0.002)\\n' % name, scope)
+    return scope[name]
+def odd(k):
+    compiled('odd_%d' % k)()
+def even(k):
+    compiled('even_%d' % k)()
+def main():
+    for k in range(150):
+        odd(k)
+        even(k)
+main()
+os._exit(0)
+";
+
+#[test]
+fn code_that_was_dropped_has_its_own_name_or_none() {
+    for python in python::pythons() {
+        let dir = temp_dir();
+        let p = python.record(dir.path(), "-F 4999 -e cpu-clock", DROPS);
+        let what = format!("Python 3.{}", python.minor);
+        let mut named = 0;
+        let mut unnamed = 0;
+        for sample in python::recognized(&p) {
+            let functions = python::functions(&p, sample);
+            for pair in functions.windows(2) {
+                let [called, caller] = pair else { unreachable!() };
+                if *caller != "odd" && *caller != "even" || *called == "compiled" {
+                    continue;
+                }
+                if called.starts_with(PLACEHOLDER) {
+                    unnamed += 1;
+                    continue;
+                }
+                assert!(called.starts_with(&format!("{caller}_")), "{what}: {functions:?}");
+                named += 1;
+            }
+        }
+        println!("{what}: {named} frames have a name, {unnamed} have none");
+        assert!(named > 100, "{what}: {named} frames have a name, {unnamed} have none");
+    }
+}

@@ -9,10 +9,10 @@
 //! p = object; for each d of the path: p = *(p + d); 0: Nothing
 //! until `most` frames are copied, else TooMany:
 //!     copy [p + lo, p + lo + size) of the block
-//!     for each block behind it: a = its word in the block; if a is not 0, copy [a + lo, a + lo + size)
-//!                               if it is, zeros
+//!     for each block behind it: a = its word in what was copied of the frame so far;
+//!                               copy [a + lo, a + lo + size), or zeros if a is 0 or that cannot be read
 //!     p = the word of the block at `next`, or p + stride; 0, or the end of an array: Complete
-//! a read that fails: Fault, with the frames before it
+//! another read that fails, or too many behind pointers: Fault, with the frames before it
 //! ```
 //!
 //! [`Memory`]: crate::Memory
@@ -27,10 +27,12 @@ pub const MAX_STARTS: usize = 2;
 pub const MAX_PATH: usize = 4;
 /// Largest block of a frame, in bytes.
 pub const MAX_BLOCK: usize = 96;
-/// Most blocks behind pointers of a frame's block.
+/// Most blocks behind pointers of what is copied of a frame.
 pub const MAX_BEHIND: usize = 2;
 /// Largest block behind a pointer, in bytes.
 pub const MAX_BEHIND_SIZE: usize = 32;
+/// Most blocks behind pointers of a walk that cannot be read: each takes longer than a frame.
+pub const MAX_UNREADABLE: u32 = 16;
 /// Most objects of a list among which that of the thread is searched.
 pub const MAX_LIST: u32 = 1024;
 
@@ -72,10 +74,11 @@ pub struct Block {
     pub size: u8,
 }
 
-/// A block behind a pointer of a frame's block.
+/// A block behind a pointer of a frame's block, or of a block that was copied before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// Place of the pointer in the copied block.
+    /// Place of the pointer in what was copied of the frame so far: its block, then those behind
+    /// pointers.
     pub pointer: u8,
     /// What is copied behind it.
     pub block: Block,
@@ -127,7 +130,18 @@ impl WalkDescriptor {
         usize::from(self.block.size) + behind
     }
 
-    /// True if it keeps the limits, and each word that it uses lies inside the block.
+    /// True if each block behind a pointer keeps the limits, and its pointer is copied before it.
+    fn has_valid_behind(&self) -> bool {
+        let mut copied = usize::from(self.block.size);
+        self.behind.iter().all(|behind| {
+            let size = usize::from(behind.block.size);
+            let is_copied = usize::from(behind.pointer) + 8 <= copied;
+            copied += size;
+            is_copied && (1..=MAX_BEHIND_SIZE).contains(&size)
+        })
+    }
+
+    /// True if it keeps the limits, and each word that it uses is copied before.
     pub fn is_valid(&self) -> bool {
         let size = usize::from(self.block.size);
         let word = |at: u8| usize::from(at) + 8 <= size;
@@ -140,9 +154,7 @@ impl WalkDescriptor {
             })
             && (1..=MAX_BLOCK).contains(&size)
             && self.behind.len() <= MAX_BEHIND
-            && self.behind.iter().all(|b| {
-                word(b.pointer) && (1..=MAX_BEHIND_SIZE).contains(&usize::from(b.block.size))
-            })
+            && self.has_valid_behind()
             && match self.next {
                 Next::Pointer { at } => word(at),
                 Next::Array { stride, .. } => stride != 0,

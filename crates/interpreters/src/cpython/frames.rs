@@ -18,14 +18,16 @@ pub(super) struct Layout {
     pub block: Block,
     /// What is copied of its code object.
     pub identity: Behind,
+    /// The hash of its name, behind that.
+    pub name_hash: Behind,
     /// The caller's frame.
     pub previous: u8,
     code: u8,
     position: u8,
     entry: Option<u8>,
     owner: Option<u8>,
-    /// Words of the identity, behind the block: file, name and line table.
-    words: [usize; 3],
+    /// Words of the identity, behind the block: file, name, line table and the name's hash.
+    words: [usize; 4],
 }
 
 impl Layout {
@@ -40,15 +42,18 @@ impl Layout {
         let block = Block { lo: start as i32, size: offsets.identity_size() as u8 };
         let name = offsets.code_qualname.unwrap_or(offsets.code_name);
         let word = |at: u32| usize::from(size) + (at - start) as usize;
+        let hash = Block { lo: offsets.str_hash as i32, size: 8 };
+        let hash_at = usize::from(size) + usize::from(block.size);
         Layout {
             block: Block { lo: lo as i32, size },
             identity: Behind { pointer: place(offsets.frame_code), block },
+            name_hash: Behind { pointer: word(offsets.code_name) as u8, block: hash },
             previous: place(offsets.frame_previous),
             code: place(offsets.frame_code),
             position: place(offsets.frame_position),
             entry: offsets.frame_entry.map(place),
             owner: offsets.frame_owner.map(place),
-            words: [word(offsets.code_filename), word(name), word(offsets.code_lines)],
+            words: [word(offsets.code_filename), word(name), word(offsets.code_lines), hash_at],
         }
     }
 }
@@ -157,8 +162,7 @@ fn user_frame(cpython: &Cpython, frame: &Frame) -> Option<UserFrame> {
         // Up to 3.10, each frame has an evaluation; later, anchors follow.
         None => layout.owner.is_none(),
     };
-    let [file, name, lines] = layout.words.map(|place| frame.word(place));
-    let identity = [file, name, lines, 0];
+    let identity = layout.words.map(|place| frame.word(place));
     let position = position(cpython, frame, object)?;
     let code = CodeKey { object, identity, position };
     Some(UserFrame { address: frame.address, code, is_entry })

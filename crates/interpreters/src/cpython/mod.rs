@@ -109,7 +109,7 @@ impl Cpython {
             starts: starts.clone(),
             path: offsets.frame_path.iter().map(|offset| *offset as i32).collect(),
             block: self.layout.block,
-            behind: vec![self.layout.identity],
+            behind: vec![self.layout.identity, self.layout.name_hash],
             next: Next::Pointer { at: self.layout.previous },
             most: MOST,
         }];

@@ -117,6 +117,7 @@ pub(super) fn bytecode_size(
 const REFERENCES: RangeInclusive<u64> = 1..=u32::MAX as u64;
 
 /// Checks that a code object is the one of a sample, and lives: texts of a dead one may be others'.
+/// Code that is made anew in the same memory may have the same pointers, but not the same name.
 fn check_identity(cpython: &Cpython, key: &CodeKey, memory: &dyn Memory) -> Result<(), No> {
     let offsets = &cpython.offsets;
     if !REFERENCES.contains(&memory.word(key.object)?) {
@@ -127,11 +128,13 @@ fn check_identity(cpython: &Cpython, key: &CodeKey, memory: &dyn Memory) -> Resu
     let bytes = &mut bytes[..(offsets.identity_size() as usize).min(32)];
     memory.read(at(key.object, offsets.identity_at()), bytes)?;
     let name = offsets.code_qualname.unwrap_or(offsets.code_name);
-    let words = [offsets.code_filename, name, offsets.code_lines].map(|offset| {
+    let word = |offset: u32| {
         let place = (offset - offsets.identity_at()) as usize;
         bytes[place..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
-    });
-    let is_same = kind == cpython.symbols.code_type && words == key.identity[..3];
+    };
+    let hash = memory.word(at(word(offsets.code_name), offsets.str_hash))?;
+    let identity = [word(offsets.code_filename), word(name), word(offsets.code_lines), hash];
+    let is_same = kind == cpython.symbols.code_type && identity == key.identity;
     if is_same { Ok(()) } else { Err(No::Other) }
 }
 

@@ -56,6 +56,8 @@ pub struct Offsets {
     pub bytes_data: u32,
     /// `str`: number of characters.
     pub str_length: u32,
+    /// `str`: its hash, which names have.
+    pub str_hash: u32,
     /// `str`: bits that describe it.
     pub str_state: u32,
     /// `str` of ASCII characters only: the first one.
@@ -94,6 +96,7 @@ impl Offsets {
         let name = self.code_qualname.unwrap_or(self.code_name);
         let code = self.code_filename..=self.code_lines;
         words.iter().all(|at| block.contains(&(at + 7)))
+            && code.contains(&self.code_name)
             && bytes.iter().flatten().all(|at| block.contains(at))
             && code.contains(&name)
             && self.identity_size() as usize <= MAX_BEHIND_SIZE

@@ -1,7 +1,7 @@
 //! The model of the program that walks at a sample. It serves the tests of that program, and reads
 //! frames of threads that do not run.
 
-use super::{Block, MAX_LIST, Next, Start, Status, WalkCopy, WalkDescriptor};
+use super::{Behind, MAX_LIST, MAX_UNREADABLE, Next, Start, Status, WalkCopy, WalkDescriptor};
 use crate::memory::{Memory, ReadError};
 
 /// Registers of a thread that a walk begins from.
@@ -45,8 +45,9 @@ fn frames(
             memory.word(at(copy.object, base))?.wrapping_add(items.wrapping_mul(unit.into()))
         }
     };
+    let mut unreadable = 0;
     for _ in 0..walk.most {
-        let frame = frame(walk, p, memory)?;
+        let frame = frame(walk, p, memory, &mut unreadable)?;
         copy.bytes.extend_from_slice(&frame);
         p = match walk.next {
             Next::Pointer { at } => word_in(&frame, at),
@@ -96,19 +97,30 @@ fn follow(from: u64, path: &[i32], memory: &dyn Memory) -> Result<u64, ReadError
     Ok(p)
 }
 
-/// The blocks of a frame.
-fn frame(walk: &WalkDescriptor, p: u64, memory: &dyn Memory) -> Result<Vec<u8>, ReadError> {
-    let mut frame = Vec::with_capacity(walk.frame_size());
-    let copy = |frame: &mut Vec<u8>, from: u64, block: Block| {
-        let start = frame.len();
-        frame.resize(start + usize::from(block.size), 0);
-        // Nothing is behind a null pointer.
-        if from == 0 { Ok(()) } else { memory.read(at(from, block.lo), &mut frame[start..]) }
-    };
-    copy(&mut frame, p, walk.block)?;
-    for behind in &walk.behind {
-        let from = word_in(&frame, behind.pointer);
-        copy(&mut frame, from, behind.block)?;
+/// The blocks of a frame; counts those that cannot be read.
+fn frame(
+    walk: &WalkDescriptor,
+    p: u64,
+    memory: &dyn Memory,
+    unreadable: &mut u32,
+) -> Result<Vec<u8>, ReadError> {
+    let mut frame = vec![0; walk.frame_size()];
+    let mut copied = usize::from(walk.block.size);
+    memory.read(at(p, walk.block.lo), &mut frame[..copied])?;
+    for Behind { pointer, block } in &walk.behind {
+        let from = word_in(&frame, *pointer);
+        let bytes = &mut frame[copied..copied + usize::from(block.size)];
+        copied += bytes.len();
+        if from == 0 {
+            continue;
+        }
+        if let Err(error) = memory.read(at(from, block.lo), bytes) {
+            bytes.fill(0);
+            *unreadable += 1;
+            if *unreadable > MAX_UNREADABLE {
+                return Err(error);
+            }
+        }
     }
     Ok(frame)
 }

@@ -19,7 +19,8 @@ pub mod word {
     pub const SIZE: i16 = 24;
     /// Number of bytes that are copied for a frame.
     pub const FRAME_SIZE: i16 = 32;
-    /// Each block behind a pointer: place of the pointer, distance, number of bytes (0: none).
+    /// Each block behind a pointer: place of the pointer in what is copied of the frame, distance,
+    /// number of bytes (0: none).
     pub const BEHIND: [i16; 2] = [40, 64];
     /// The distance to the caller's frame; 0: it is behind a pointer, in this place.
     pub const STRIDE: i16 = 88;

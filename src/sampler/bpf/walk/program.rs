@@ -17,11 +17,11 @@
 //!     until `most` frames are copied, else status TooMany:
 //!         if the record has no room for a frame: write it with status Continued, begin another
 //!         copy [p + lo, p + lo + size)
-//!         for each block behind it: a = its word in the copy;
-//!             copy [a + lo, a + lo + size), or zeros if a is 0
+//!         for each block behind it: a = its word in the frame's copy so far;
+//!             copy [a + lo, a + lo + size), or zeros if a is 0 or that cannot be read
 //!         p = the word of the copy at `next`, or p + stride
 //!         status Complete if p is end
-//!     a read that fails: status Fault, with the frames before it
+//!     another read that fails, or too many behind pointers: status Fault, with the frames before it
 //!     write the record
 //! ```
 //!
@@ -36,7 +36,7 @@
 //! The CPU's memory is used by one program at a time: the kernel runs no program for an event in the
 //! interrupt of another one.
 
-use interpreters::walk::{MAX_BEHIND_SIZE, MAX_BLOCK, MAX_PATH, MAX_STARTS};
+use interpreters::walk::{MAX_BEHIND_SIZE, MAX_BLOCK, MAX_PATH, MAX_STARTS, MAX_UNREADABLE};
 
 use super::encoded::{MAX_WALKS, start, word};
 use super::ring::{CAPACITY, MAX_FRAME, header, status};
@@ -63,8 +63,10 @@ mod memory {
     pub const FRAMES: i16 = 48;
     /// Time at which the walk began.
     pub const BEGUN: i16 = 56;
+    /// Number of blocks behind pointers that could not be read.
+    pub const UNREADABLE: i16 = 64;
     /// The record.
-    pub const RECORD: i16 = 64;
+    pub const RECORD: i16 = 72;
 }
 
 /// The frames in a CPU's memory.
@@ -73,8 +75,8 @@ const FRAMES: i16 = memory::RECORD + header::SIZE as i16;
 /// Size of a CPU's memory in bytes.
 pub const MEMORY_SIZE: usize = FRAMES as usize + CAPACITY;
 
-/// The largest place of a word in a block.
-const LAST_WORD: i32 = MAX_BLOCK as i32 - 8;
+/// The largest place of a word in what is copied of a frame.
+const LAST_WORD: i32 = MAX_FRAME as i32 - 8;
 
 /// A word that is read of the thread's memory, on the program's stack.
 const WORD: i16 = -16;
@@ -242,7 +244,7 @@ fn choose_walk(c: &mut BpfCode, to: &Places) {
     for at in [header::PART, header::OBJECT, header::FIRST, header::LENGTH] {
         c.store_value(AccessSize::Long, R7, field(at), 0);
     }
-    for at in [memory::START, memory::P, memory::END, memory::FRAMES] {
+    for at in [memory::START, memory::P, memory::END, memory::FRAMES, memory::UNREADABLE] {
         c.store_value(AccessSize::Long, R7, at, 0);
     }
     c.call(Helper::KtimeGetNs);
@@ -389,21 +391,21 @@ fn copy_frames(c: &mut BpfCode, to: &Places) {
     c.op(AluOp::Add, R3, R1);
     c.jump(next);
     c.put(by_pointer);
-    word_of_block(c, word::NEXT, to.fault);
+    word_of_frame(c, word::NEXT, to.fault);
     c.put(next);
     c.store(AccessSize::Long, R7, memory::P, R3);
     c.load(AccessSize::Long, R1, R7, memory::END);
     c.jump_if(If::Differ, R3, R1, to.frame);
 }
 
-/// Copies the blocks behind pointers of the frame's block.
+/// Copies the blocks behind pointers of what was copied of the frame.
 fn copy_behind(c: &mut BpfCode, to: &Places) {
     let done = c.label();
     for (i, at) in word::BEHIND.into_iter().enumerate() {
         let [zeros, copied] = [(); 2].map(|()| c.label());
         c.load(AccessSize::Long, R1, R6, at + 16);
         c.jump_if_value(If::Equal, R1, 0, done);
-        word_of_block(c, at, to.fault);
+        word_of_frame(c, at, to.fault);
         c.op(AluOp::Mov, R1, R9);
         c.op_value(AluOp::Add, R1, FRAMES.into());
         size_of(c, word::SIZE, MAX_BLOCK, to.fault);
@@ -417,7 +419,12 @@ fn copy_behind(c: &mut BpfCode, to: &Places) {
         c.load(AccessSize::Long, R0, R6, at + 8);
         c.op(AluOp::Add, R3, R0);
         c.call(Helper::ProbeReadUser);
-        c.jump_if_value(If::Differ, R0, 0, to.fault);
+        c.jump_if_value(If::Equal, R0, 0, copied);
+        // The block has zeros.
+        c.op_value(AluOp::Mov, R2, 1);
+        c.add_to(R7, memory::UNREADABLE, R2, R1);
+        c.load(AccessSize::Long, R1, R7, memory::UNREADABLE);
+        c.jump_if_value(If::Greater, R1, MAX_UNREADABLE as i32, to.fault);
         c.jump(copied);
         // What is behind them is overwritten.
         c.put(zeros);
@@ -435,8 +442,8 @@ fn size_of(c: &mut BpfCode, at: i16, most: usize, fault: CodeLabel) {
     c.jump_if_value(If::Greater, R2, most as i32, fault);
 }
 
-/// `R3` = the word of the frame's block in a place, which a word of the walk has.
-fn word_of_block(c: &mut BpfCode, at: i16, fault: CodeLabel) {
+/// `R3` = the word in a place of what is copied of the frame, which a word of the walk has.
+fn word_of_frame(c: &mut BpfCode, at: i16, fault: CodeLabel) {
     c.load(AccessSize::Long, R1, R6, at);
     c.jump_if_value(If::Greater, R1, LAST_WORD, fault);
     c.op(AluOp::Add, R1, R9);

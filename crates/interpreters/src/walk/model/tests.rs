@@ -1,4 +1,4 @@
-use super::super::{Behind, Next};
+use super::super::Block;
 use super::*;
 use crate::memory::Recorded;
 
@@ -113,13 +113,38 @@ fn frames_before_a_fault_are_kept_and_a_cycle_ends() {
 }
 
 #[test]
+fn what_is_behind_a_pointer_may_have_another_one() {
+    let block = Block { lo: 0, size: 8 };
+    let behind = [8, 16].map(|pointer| Behind { pointer, block }).into();
+    let walk = WalkDescriptor { behind, ..list(vec![Start::FramePointer], Vec::new()) };
+    assert!(walk.is_valid());
+    let last = |words: &[(u64, u64)]| {
+        let frame = [(0x1000, 0), (0x1008, 0x9000), (0x9000, 0x9100)];
+        let copy = run(&walk, THREAD, &memory(&[&frame[..], words].concat()));
+        let frame = copy.frames(&walk).next().unwrap();
+        (copy.status, frame.word(16), frame.word(24))
+    };
+    assert_eq!(last(&[(0x9100, 77)]), (Status::Complete, 0x9100, 77));
+    assert_eq!(last(&[]), (Status::Complete, 0x9100, 0));
+}
+
+#[test]
+fn blocks_that_cannot_be_read_are_limited() {
+    let walk = WalkDescriptor { most: 1000, ..list(vec![Start::FramePointer], Vec::new()) };
+    let cycle = memory(&[(0x1000, 0x1000), (0x1008, 0x9000)]);
+    let copy = run(&walk, THREAD, &cycle);
+    assert_eq!((copy.status, copy.frames(&walk).count()), (Status::Fault, MAX_UNREADABLE as usize));
+}
+
+#[test]
 fn a_descriptor_outside_of_the_limits_is_not_valid() {
     let walk = list(vec![Start::FramePointer], Vec::new());
-    let broken: [fn(&mut WalkDescriptor); 6] = [
+    let broken: [fn(&mut WalkDescriptor); 7] = [
         |walk| walk.starts.clear(),
         |walk| walk.path = vec![0; 5],
         |walk| walk.block.size = 97,
         |walk| walk.behind[0].pointer = 9,
+        |walk| walk.behind.push(Behind { pointer: 17, ..walk.behind[0] }),
         |walk| walk.behind[0].block.size = 33,
         |walk| walk.next = Next::Pointer { at: 15 },
     ];

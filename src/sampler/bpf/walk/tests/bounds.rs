@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use interpreters::walk::{Behind, Block, Next, Start, Status, Thread, run};
+use interpreters::walk::{Behind, Block, MAX_UNREADABLE, Next, Start, Status, Thread, run};
 use interpreters::{Budget, ProcessMemory};
 
 use super::*;
@@ -195,8 +195,14 @@ fn ends(thread: &Spinning) -> Vec<Case> {
     nothing_behind.words_of(21)[TWO] = 0;
     add("null pointers", nothing_behind, Status::Complete, 50);
     let mut behind = frames(50);
+    behind.words_of(20)[ONE] = 1 << 40;
     behind.words_of(20)[TWO] = 1 << 40;
-    add("a pointer that is none", behind, Status::Fault, 20);
+    add("pointers that are none", behind, Status::Complete, 50);
+    let mut unreadable = frames(50);
+    for frame in 20..=20 + MAX_UNREADABLE as usize {
+        unreadable.words_of(frame)[TWO] = 1 << 40;
+    }
+    add("too many pointers that are none", unreadable, Status::Fault, 20 + MAX_UNREADABLE as usize);
     let mut none = frames(50);
     none.words.0[2 * UNIT + FIRST] = 0;
     add("no frame", none, Status::Nothing, 0);
@@ -242,6 +248,12 @@ fn starts(thread: &Spinning) -> Vec<Case> {
     let path = vec![0x7fff_0000];
     let walk = with_starts(&far, vec![Start::ThreadPointer { path }]);
     cases.push(case("a path to nowhere", far, walk, Status::Fault, 0));
+
+    // In the first object, which the frames have a pointer to: a pointer to the first frame.
+    let behind = frames();
+    let mut walk = behind.walk();
+    walk.behind[1].pointer = walk.block.size + 8 * (FIRST - 1) as u8;
+    cases.push(case("a pointer behind a pointer", behind, walk, Status::Complete, 20));
 
     let two = frames();
     let (walk, array) = (two.walk(), two.array());

@@ -8,8 +8,10 @@ use std::process::{Child, Command, Stdio};
 use interpreters::cpython::{Cpython, detect};
 use interpreters::walk::{Status, Thread, run};
 use interpreters::{
-    Budget, ChainEnd, MappedFiles, Name, Process, ProcessMemory, Runtime, UserFrame,
+    Budget, ChainEnd, Copied, MappedFiles, Name, Process, ProcessMemory, Runtime, UserFrame,
 };
+
+use sys::record::AllRegs;
 
 use super::*;
 
@@ -20,7 +22,7 @@ struct Python {
     memory: ProcessMemory,
     /// Its thread pointer.
     pointer: u64,
-    names: HashMap<[u64; 3], String>,
+    names: HashMap<[u64; 4], String>,
 }
 
 /// Interpreters with a table of offsets: Debian's, and those of pyenv.
@@ -69,9 +71,10 @@ impl Python {
     }
 
     /// The functions of a sample, the innermost first.
-    fn functions(&mut self, copies: &[WalkCopy]) -> (ChainEnd, Vec<String>) {
+    fn functions(&mut self, walks: &[WalkCopy]) -> (ChainEnd, Vec<String>) {
+        let copied = Copied { walks, registers: AllRegs::default() };
         let mut frames = Vec::new();
-        let end = self.cpython.frames(copies, &mut frames);
+        let end = self.cpython.frames(copied, &mut frames);
         (end, frames.iter().map(|frame| self.name(frame)).collect())
     }
 
