@@ -49,6 +49,12 @@ fn forked_processes_have_their_own_functions() {
             let has = ["in_parent", "in_child"].map(|name| named.contains(name));
             assert!(has[0] != has[1], "{what}: {named:?}");
             children += usize::from(has[1]);
+            let all = python::in_order(&p, pid);
+            let native = all.iter().take_while(|sample| python::functions(&p, sample).is_empty());
+            let native = native.count();
+            println!("{what}: {native} samples before the first function in process {pid}");
+            // Those of the system call that made it may come before it runs.
+            assert!(!has[1] || native <= 2, "{what}: {native} of {}", all.len());
         }
         assert_eq!(children, 3, "{what}");
     }

@@ -9,13 +9,13 @@
 //! the bytes.
 
 mod encoded;
+mod forks;
 pub(super) mod program;
 mod ring;
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use interpreters::walk::{WalkCopy, WalkDescriptor};
 
@@ -25,6 +25,7 @@ use super::number;
 use super::syscall::{EntrySize, Map, MapKind};
 use crate::sampler::arch;
 use encoded::{WALKS_SIZE, encode};
+use forks::WalkForks;
 use program::{MEMORY_SIZE, WalkProgram};
 use ring::WalkRecord;
 pub use ring::walked;
@@ -87,8 +88,8 @@ pub struct WalkMaps {
     /// Offset of the frame pointer in `pt_regs`.
     frame_pointer: i16,
     most: u32,
-    /// A process had walks.
-    used: AtomicBool,
+    /// Gives walks to forked processes, once a process has had walks; `None`: it cannot.
+    forks: OnceLock<Option<WalkForks>>,
 }
 
 impl WalkMaps {
@@ -110,12 +111,12 @@ impl WalkMaps {
             ring_size,
             frame_pointer,
             most: most.min(MOST_FRAMES),
-            used: AtomicBool::new(false),
+            forks: OnceLock::new(),
         })
     }
 
-    /// Sets the walks of a process, by its PID in the kernel's namespace. Each copy has `id`: an
-    /// executable that replaces another one has other walks.
+    /// Sets the walks of a process, by its PID in the kernel's namespace, and of those that it forks from
+    /// then on. Each copy has `id`: an executable that replaces another one has other walks.
     ///
     /// # Errors
     ///
@@ -123,13 +124,14 @@ impl WalkMaps {
     /// processes.
     pub fn set(&self, pid: i32, id: u64, walks: &[WalkDescriptor]) -> io::Result<()> {
         let value = encode(id, walks, self.most).ok_or(io::ErrorKind::InvalidInput)?;
-        self.used.store(true, Ordering::Relaxed);
-        self.processes.set(&pid.to_ne_bytes(), &value)
+        self.processes.set(&pid.to_ne_bytes(), &value)?;
+        self.forks.get_or_init(|| WalkForks::follow(&self.processes).ok());
+        Ok(())
     }
 
     /// True if a process had walks.
     pub fn is_used(&self) -> bool {
-        self.used.load(Ordering::Relaxed)
+        self.forks.get().is_some()
     }
 
     /// Removes the walks of a process.
