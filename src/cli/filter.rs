@@ -72,7 +72,7 @@ pub struct FilterArgs {
 
     /// Show an interpreter's own frames, too
     ///
-    /// Otherwise stacks have the functions of Python programs in place of those of the interpreter,
+    /// Otherwise stacks have the functions of interpreted programs in place of those of the interpreter,
     /// and whatever else is in them: extensions, libraries, the kernel.
     #[arg(long, help_heading = "View")]
     pub native: bool,

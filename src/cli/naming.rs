@@ -57,8 +57,8 @@ pub fn name(
             let fetches = names.debuginfod.is_some();
             let named = look_up(aggregated, names, &bytes, interrupts, progress)?;
             let mut status = LookupStatus::new(&named, interrupts, file, fetches, &mut diagnostics);
-            let unread = notes.at_end.iter().find_map(unread);
-            status.interpreter = interpreters::hidden_functions(&named.profile, unread.as_ref());
+            let unread: Vec<Unread> = notes.at_end.iter().filter_map(unread).collect();
+            status.interpreter = interpreters::hidden_functions(&named.profile, &unread);
             status.notes.extend(status.interpreter.as_ref().map(HiddenFunctions::to_string));
             (named.profile, status)
         }
@@ -86,20 +86,22 @@ pub fn name(
     })
 }
 
-/// Why the functions of Python programs were not read, if a note says so.
+/// Why functions of interpreted programs were not read, if a note says so.
 fn unread(note: &Message) -> Option<Unread> {
-    let (why, is_unsupported) = match note {
-        Message::InterpretersNotRead { why } => (why.to_string(), false),
-        Message::InterpreterNotSupported { why, .. } => (why.clone(), true),
+    let (why, unsupported) = match note {
+        Message::InterpretersNotRead { why } => (why.to_string(), None),
+        Message::InterpreterNotSupported { interpreter, why, .. } => {
+            (why.clone(), Some(interpreter.clone()))
+        }
         Message::NativeInterpreterStacks { .. } => {
-            ("these samples came before the interpreter was recognized".to_owned(), false)
+            ("these samples came before the interpreter was recognized".to_owned(), None)
         }
         Message::InterpreterMismatch { .. } => {
-            ("they do not fit the native frames of these samples".to_owned(), false)
+            ("they do not fit the native frames of these samples".to_owned(), None)
         }
         _ => return None,
     };
-    Some(Unread { why, is_unsupported })
+    Some(Unread { why, unsupported })
 }
 
 /// The completeness of the names of a recording.

@@ -14,11 +14,10 @@ use rustc_hash::FxHashMap;
 
 use super::bpf::walk::{WalkMaps, walked};
 use codes::Codes;
-use interpreters::cpython::{self, detect};
 use interpreters::merge::{Merge, NativeStack};
 use interpreters::walk::WalkCopy;
-use interpreters::{Copied, MappedFiles, Process, Refusal, Runtime, UserFrame};
-use profile::{Builder, LocationId, MappingId};
+use interpreters::{Copied, Interpreter, MappedFiles, Process, Refusal, Runtime, UserFrame};
+use profile::{Builder, Language, LocationId, MappingId};
 use sys::image::{Images, State};
 use sys::procfs;
 use sys::record::{AllRegs, Record, Sample, UserStack};
@@ -68,11 +67,11 @@ pub struct Interpreters {
     interpreted: usize,
     processes: FxHashMap<i32, InProcess>,
     /// Reasons for which interpreters are not supported, with the number of their processes.
-    refused: BTreeMap<String, u64>,
+    refused: BTreeMap<Refused, u64>,
     /// The number of the last walks.
     last_id: u64,
-    /// The mapping of each language's frames.
-    mapping: Option<MappingId>,
+    /// The mapping of each language's functions.
+    mappings: FxHashMap<Language, MappingId>,
     /// Buffers.
     copies: Vec<WalkCopy>,
     frames: Vec<UserFrame>,
@@ -86,10 +85,19 @@ enum ImageKind {
     /// It was not looked at.
     #[default]
     Unknown,
-    /// A file that evaluates code of an interpreter.
-    Interpreter,
+    /// A file with the code of an interpreter.
+    Interpreter(Interpreter),
     /// Anything else.
     Other,
+}
+
+impl ImageKind {
+    fn interpreter(self) -> Option<Interpreter> {
+        match self {
+            ImageKind::Interpreter(interpreter) => Some(interpreter),
+            ImageKind::Unknown | ImageKind::Other => None,
+        }
+    }
 }
 
 /// What is known of a process that has executed an interpreter's file.
@@ -100,12 +108,22 @@ enum InProcess {
     Refused,
     /// It is recognized.
     Found(Box<FoundRuntime>),
-    /// It was forked from this process, and not sampled yet.
-    Forked { parent: i32 },
+    /// It was forked from this process, which had the walks with this number, and not sampled yet.
+    Forked { parent: i32, id: u64 },
+}
+
+/// An interpreter that is not supported, as it is, and why.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refused {
+    /// The interpreter.
+    pub interpreter: Interpreter,
+    /// The reason.
+    pub why: String,
 }
 
 /// A recognized interpreter.
 struct FoundRuntime {
+    language: Language,
     runtime: Arc<dyn Runtime>,
     /// The number of its walks.
     id: u64,
@@ -149,13 +167,13 @@ impl Interpreters {
                     maps.remove(pid);
                 }
                 let parent = match self.processes.get(&parent) {
-                    Some(InProcess::Forked { parent }) => *parent,
+                    Some(InProcess::Forked { parent, .. }) => *parent,
                     _ => parent,
                 };
                 if let Some(InProcess::Found(found)) = self.processes.get(&parent) {
                     // Without room, its stacks stay native.
                     let _ = maps.set(pid, found.id, found.runtime.walks());
-                    self.processes.insert(pid, InProcess::Forked { parent });
+                    self.processes.insert(pid, InProcess::Forked { parent, id: found.id });
                 }
             }
             Record::Comm { pid, exec: true, .. } => self.forget(pid),
@@ -185,7 +203,7 @@ impl Interpreters {
         for kind in new.iter().filter_map(kind) {
             needs |= match kind {
                 ImageKind::Unknown => true,
-                ImageKind::Interpreter => self.is_read() && self.is_due(pid, time),
+                ImageKind::Interpreter(_) => self.is_read() && self.is_due(pid, time),
                 ImageKind::Other => false,
             };
         }
@@ -205,7 +223,7 @@ impl Interpreters {
     /// Looks at what [`Interpreters::need`] has found to be unknown: reads files and memory of the
     /// process.
     pub fn look(&mut self, pid: i32, time: u64, new: &[Frame], images: &Images) {
-        let mut is_interpreted = false;
+        let mut interpreter = None;
         for image in new.iter().filter_map(|frame| frame.place.image()) {
             let at = image as usize;
             if self.images.len() <= at {
@@ -213,24 +231,24 @@ impl Interpreters {
             }
             if self.images[at] == ImageKind::Unknown {
                 self.images[at] = kind_of(image, images);
-                self.interpreted += usize::from(self.images[at] == ImageKind::Interpreter);
+                self.interpreted += usize::from(self.images[at].interpreter().is_some());
             }
-            is_interpreted |= self.images[at] == ImageKind::Interpreter;
+            interpreter = interpreter.or(self.images[at].interpreter());
         }
         if !self.is_read() {
             return;
         }
         self.adopt(pid);
-        if is_interpreted && self.is_due(pid, time) {
-            self.recognize(pid, time);
+        if let Some(interpreter) = interpreter.filter(|_| self.is_due(pid, time)) {
+            self.recognize(pid, interpreter, time);
         }
     }
 
     /// A forked process has what its parent has.
     fn adopt(&mut self, pid: i32) {
-        let Some(InProcess::Forked { parent }) = self.processes.get(&pid) else { return };
-        let found = match self.processes.get(parent) {
-            Some(InProcess::Found(found)) => Some(found.for_child(pid)),
+        let Some(&InProcess::Forked { parent, id }) = self.processes.get(&pid) else { return };
+        let found = match self.processes.get_mut(&parent) {
+            Some(InProcess::Found(found)) if found.id == id => Some(found.for_child(pid)),
             _ => None,
         };
         match found {
@@ -242,7 +260,7 @@ impl Interpreters {
         }
     }
 
-    fn recognize(&mut self, pid: i32, time: u64) {
+    fn recognize(&mut self, pid: i32, interpreter: Interpreter, time: u64) {
         if self.processes.len() >= MANY_PROCESSES {
             let maps = self.maps.clone();
             self.processes.retain(|pid, _| {
@@ -259,11 +277,15 @@ impl Interpreters {
         };
         let later = InProcess::Later { from: time.saturating_add(pause), pause };
         let codes = Codes::new(pid);
-        let now = match detect_in(pid, &codes) {
-            Ok(Some(runtime)) => self.begin(pid, runtime, codes).unwrap_or(later),
+        let now = match detect_in(pid, interpreter, &codes) {
+            Ok(Some(runtime)) => {
+                let language = language_of(interpreter);
+                self.begin(pid, language, runtime, codes).unwrap_or(later)
+            }
             Ok(None) | Err(Refusal::NotRunning | Refusal::Memory(_)) => later,
             Err(refusal) => {
-                *self.refused.entry(refusal.to_string()).or_default() += 1;
+                let refused = Refused { interpreter, why: refusal.to_string() };
+                *self.refused.entry(refused).or_default() += 1;
                 InProcess::Refused
             }
         };
@@ -271,11 +293,17 @@ impl Interpreters {
     }
 
     /// Gives a process its walks; `None` if there is no room.
-    fn begin(&mut self, pid: i32, runtime: Arc<dyn Runtime>, codes: Codes) -> Option<InProcess> {
+    fn begin(
+        &mut self,
+        pid: i32,
+        language: Language,
+        runtime: Arc<dyn Runtime>,
+        codes: Codes,
+    ) -> Option<InProcess> {
         let id = self.last_id + 1;
         self.maps.as_ref()?.set(pid, id, runtime.walks()).ok()?;
         self.last_id = id;
-        Some(InProcess::Found(Box::new(FoundRuntime { runtime, id, codes })))
+        Some(InProcess::Found(Box::new(FoundRuntime { language, runtime, id, codes })))
     }
 
     /// True if programs copy frames of interpreters.
@@ -290,8 +318,8 @@ impl Interpreters {
             return;
         }
         let images = &self.images;
-        let kind = |frame: &Frame| images.get(frame.place.image()? as usize).copied();
-        let is_interpreter = |frame: &Frame| kind(frame) == Some(ImageKind::Interpreter);
+        let interpreter = |frame: &Frame| images.get(frame.place.image()? as usize)?.interpreter();
+        let is_interpreter = |frame: &Frame| interpreter(frame).is_some();
         if frames.iter().any(is_interpreter) {
             self.counts.add_native(origin);
         }
@@ -303,7 +331,7 @@ impl Interpreters {
         read_copies(sample.walked, found.id, &mut self.copies);
         self.frames.clear();
         found.runtime.frames(copied(sample, &self.copies), &mut self.frames);
-        self.frames.iter().all(|frame| found.codes.knows(&frame.code))
+        self.frames.iter().all(|frame| found.codes.knows(&frame.code, sample.time))
     }
 
     /// True if a process has a known interpreter.
@@ -338,14 +366,16 @@ impl Interpreters {
             return Some(merge);
         }
         self.counts.shown += u64::from(!self.frames.is_empty());
-        let mapping = *self.mapping.get_or_insert_with(|| codes::add_mapping(builder));
+        let language = found.language;
+        let mapping = self.mappings.entry(language);
+        let mapping = *mapping.or_insert_with(|| codes::add_mapping(language, builder));
         locations.clear();
         for frame in &self.frames {
             let codes = &mut found.codes;
             locations.push(codes.location(
                 &frame.code,
                 &*found.runtime,
-                mapping,
+                codes::Functions { language, mapping },
                 builder,
                 sample.time,
             ));
@@ -355,20 +385,21 @@ impl Interpreters {
 
     /// The files that are interpreters.
     pub fn images(&self) -> impl Iterator<Item = u32> + '_ {
-        let is_one = |&(_, kind): &(usize, &ImageKind)| *kind == ImageKind::Interpreter;
+        let is_one = |(_, kind): &(usize, &ImageKind)| kind.interpreter().is_some();
         self.images.iter().enumerate().filter(is_one).map(|(image, _)| image as u32)
     }
 
     /// The reasons for which interpreters are not supported, with the number of their processes.
-    pub fn refused(&self) -> &BTreeMap<String, u64> {
+    pub fn refused(&self) -> &BTreeMap<Refused, u64> {
         &self.refused
     }
 }
 
 impl FoundRuntime {
     /// The same in a process that was forked.
-    fn for_child(&self, pid: i32) -> FoundRuntime {
+    fn for_child(&mut self, pid: i32) -> FoundRuntime {
         FoundRuntime {
+            language: self.language,
             runtime: self.runtime.clone(),
             id: self.id,
             codes: self.codes.for_child(pid),
@@ -393,20 +424,33 @@ fn copied<'a>(sample: &Sample<'a>, walks: &'a [WalkCopy]) -> Copied<'a> {
 }
 
 /// The interpreter of a process, whose structures are checked.
-fn detect_in(pid: i32, codes: &Codes) -> Result<Option<Arc<dyn Runtime>>, Refusal> {
+fn detect_in(
+    pid: i32,
+    interpreter: Interpreter,
+    codes: &Codes,
+) -> Result<Option<Arc<dyn Runtime>>, Refusal> {
     let files = MappedFiles::open(pid).map_err(|_| Refusal::NotRunning)?;
     let threads = procfs::inner_threads(pid);
     let process = Process { images: &files.images(), threads: &threads, memory: codes.memory() };
-    let found = detect(&process)?;
-    Ok(found.map(|cpython| Arc::new(cpython) as Arc<dyn Runtime>))
+    interpreter.detect(&process)
 }
 
-/// Whether a file evaluates code of an interpreter.
+/// The language of an interpreter's programs.
+fn language_of(interpreter: Interpreter) -> Language {
+    match interpreter {
+        Interpreter::Cpython => Language::Python,
+    }
+}
+
+/// What a file is.
 fn kind_of(image: u32, images: &Images) -> ImageKind {
     match &images.get(image).state {
         State::Unseen | State::Unreadable(_) => ImageKind::Unknown,
-        State::Elf(loaded) if cpython::evaluates(&loaded.bytes) => ImageKind::Interpreter,
-        State::Elf(_) | State::Anonymous | State::Same(_) => ImageKind::Other,
+        State::Elf(loaded) => {
+            let interpreter = Interpreter::of_file(&loaded.bytes);
+            interpreter.map_or(ImageKind::Other, ImageKind::Interpreter)
+        }
+        State::Anonymous | State::Same(_) => ImageKind::Other,
     }
 }
 

@@ -14,6 +14,7 @@
 pub mod cpython;
 mod glibc;
 mod images;
+mod interpreter;
 mod lines;
 mod memory;
 pub mod merge;
@@ -22,6 +23,7 @@ pub mod walk;
 use std::fmt;
 
 pub use images::{LoadedImage, MappedFiles, Process};
+pub use interpreter::Interpreter;
 pub use lines::Lines;
 pub use memory::{Budget, Memory, ProcessMemory, ReadError};
 #[cfg(any(test, feature = "testing"))]

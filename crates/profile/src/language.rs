@@ -3,20 +3,40 @@
 use super::{Mapping, Profile};
 
 /// A language with an interpreter, whose functions are in a mapping of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Language {
     /// Python, of CPython.
     Python,
+    /// Ruby, of MRI.
+    Ruby,
+    /// PHP.
+    Php,
+    /// JavaScript, of V8.
+    JavaScript,
 }
 
 impl Language {
     /// All of them.
-    pub const ALL: [Language; 1] = [Language::Python];
+    pub const ALL: [Language; 4] =
+        [Language::Python, Language::Ruby, Language::Php, Language::JavaScript];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Language::Python => "Python",
+            Language::Ruby => "Ruby",
+            Language::Php => "PHP",
+            Language::JavaScript => "JavaScript",
+        }
+    }
 
     /// The file of the mapping that has its functions. Part of the file format.
     pub fn mapping(self) -> &'static str {
         match self {
             Language::Python => "[python]",
+            Language::Ruby => "[ruby]",
+            Language::Php => "[php]",
+            Language::JavaScript => "[javascript]",
         }
     }
 

@@ -196,7 +196,7 @@ fn hidden_functions_come_before_fewer_missing_names() {
             }
         }
         let profile = builder.finish(None);
-        let interpreter = hidden_functions(&profile, None);
+        let interpreter = hidden_functions(&profile, &[]);
         let d = Diagnostics { samples: 30, ..Diagnostics::default() };
         let all = lines(&Recorded { profile, interpreter, ..recorded(d) }, None);
         assert_eq!(all.len(), 2, "{all:?}");

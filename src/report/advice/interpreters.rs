@@ -67,32 +67,46 @@ impl Interpreter {
         }
     }
 
+    /// The name of its implementation, as messages have it.
+    fn implementation(self) -> &'static str {
+        match self {
+            Interpreter::Python(_) => "CPython",
+            other => other.name(),
+        }
+    }
+
+    /// Another program that shows its functions.
+    fn other_profiler(self) -> Option<&'static str> {
+        match self {
+            Interpreter::Python(_) => Some("py-spy"),
+            Interpreter::Ruby => Some("rbspy"),
+            Interpreter::Php => Some("phpspy"),
+            Interpreter::Perl => Some("perl -d:NYTProf"),
+            Interpreter::LuaJit => Some("luajit -jp=f"),
+            Interpreter::Lua => None,
+        }
+    }
+
     /// What is missing, and the way to see it.
     fn hidden(self) -> String {
         let name = self.name();
-        match self {
-            Interpreter::Python(_) => format!(
+        // Compiled code has no names either.
+        let only = if self == Interpreter::LuaJit { "" } else { ", only those of its interpreter" };
+        match (self, self.other_profiler()) {
+            (Interpreter::Python(_), _) => format!(
                 "{name}'s functions are not shown; recordings of CPU time as root have those of \
                  Python 3.8 to 3.13"
             ),
-            Interpreter::Ruby => format!(
-                "{name}'s functions are not shown, only those of its interpreter; rbspy shows them"
-            ),
-            Interpreter::Php => format!(
-                "{name}'s functions are not shown, only those of its interpreter; phpspy shows them"
-            ),
-            Interpreter::Perl => format!(
-                "{name}'s functions are not shown, only those of its interpreter; perl -d:NYTProf \
-                 shows them"
-            ),
-            Interpreter::Lua => {
-                format!("{name}'s functions are not shown, only those of its interpreter")
+            (_, Some(other)) => {
+                format!("{name}'s functions are not shown{only}; {other} shows them")
             }
-            // Compiled code has no names either.
-            Interpreter::LuaJit => {
-                format!("{name}'s functions are not shown; luajit -jp=f shows them")
-            }
+            (_, None) => format!("{name}'s functions are not shown{only}"),
         }
+    }
+
+    /// True if prof reads the functions of its programs.
+    fn is_read(self) -> bool {
+        matches!(self, Interpreter::Python(_))
     }
 }
 
@@ -172,8 +186,8 @@ impl fmt::Display for HiddenFunctions {
 }
 
 /// The interpreter in which most of the time was spent, if that is much. `unread`: why functions of
-/// Python programs were not read, if that is known.
-pub fn hidden_functions(profile: &Profile, unread: Option<&Unread>) -> Option<HiddenFunctions> {
+/// interpreted programs were not read, as far as that is known; the first one that applies counts.
+pub fn hidden_functions(profile: &Profile, unread: &[Unread]) -> Option<HiddenFunctions> {
     let all: i64 = (0..profile.samples.len())
         .filter_map(|row| profile.values_of(row).first())
         .fold(0, |sum, value| sum.saturating_add(*value));
@@ -188,30 +202,39 @@ pub fn hidden_functions(profile: &Profile, unread: Option<&Unread>) -> Option<Hi
     let binary = file.rsplit('/').next().unwrap_or(file).to_owned();
     let percent = 100.0 * value as f64 / all as f64;
     let interpreter = Interpreter::for_binary(file)?;
-    let remedy = match (interpreter, unread) {
-        (Interpreter::Python(minor), Some(unread)) => unread.sentence(minor),
-        _ => interpreter.hidden(),
+    let remedy = match unread.iter().find(|unread| unread.applies_to(interpreter)) {
+        Some(unread) => unread.sentence(interpreter),
+        None => interpreter.hidden(),
     };
     Some(HiddenFunctions { binary, percent, remedy })
 }
 
-/// Why a recording has not read the functions of Python programs.
+/// Why a recording has not read the functions of interpreted programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// The reason.
     pub why: String,
-    /// prof cannot read those of this version or build of Python.
-    pub is_unsupported: bool,
+    /// The interpreter of which prof cannot read those of this version or build; `None`: the reason
+    /// is another one, for all.
+    pub unsupported: Option<String>,
 }
 
 impl Unread {
-    fn sentence(&self, minor: Option<u32>) -> String {
-        let remedy = match minor {
-            _ if !self.is_unsupported => "",
-            Some(12..) => "; start python3 with -X perf",
-            _ => "; py-spy shows them",
+    fn applies_to(&self, interpreter: Interpreter) -> bool {
+        let unsupported = self.unsupported.as_deref();
+        interpreter.is_read() && unsupported.is_none_or(|name| name == interpreter.implementation())
+    }
+
+    fn sentence(&self, interpreter: Interpreter) -> String {
+        let remedy = match interpreter {
+            _ if self.unsupported.is_none() => String::new(),
+            Interpreter::Python(Some(12..)) => "; start python3 with -X perf".to_owned(),
+            other => {
+                let other = other.other_profiler();
+                other.map(|other| format!("; {other} shows them")).unwrap_or_default()
+            }
         };
-        format!("Python's functions are not shown: {}{remedy}", self.why)
+        format!("{}'s functions are not shown: {}{remedy}", interpreter.name(), self.why)
     }
 }
 
@@ -280,35 +303,40 @@ mod tests {
     fn functions_that_only_an_interpreter_has_are_reported() {
         let python: &[&str] = &["/lib/libc.so.6", "/usr/bin/python3.11"];
         let other: &[&str] = &["/bin/other"];
-        let line = hidden_functions(&profile(&[python, other]), None).unwrap().to_string();
+        let line = hidden_functions(&profile(&[python, other]), &[]).unwrap().to_string();
         assert!(line.starts_with("50.0 % of the samples are in python3.11: Python's"), "{line}");
         assert!(line.contains("are not shown; recordings of CPU time as root have"), "{line}");
         // They are shown, or do not matter.
         for names in ["/tmp/perf-7.map", "[python]"] {
             let shown: &[&str] = &[names, "/usr/bin/python3.13"];
-            assert_eq!(hidden_functions(&profile(&[shown]), None), None);
+            assert_eq!(hidden_functions(&profile(&[shown]), &[]), None);
         }
         assert_eq!(
-            hidden_functions(&profile(&[python, other, other, other, other, other]), None),
+            hidden_functions(&profile(&[python, other, other, other, other, other]), &[]),
             None
         );
-        assert_eq!(hidden_functions(&profile(&[other]), None), None);
-        assert_eq!(hidden_functions(&profile(&[]), None), None);
+        assert_eq!(hidden_functions(&profile(&[other]), &[]), None);
+        assert_eq!(hidden_functions(&profile(&[]), &[]), None);
     }
 
     #[test]
     fn the_reason_for_hidden_functions_is_that_of_the_recording() {
-        let line = |file: &str, why: &str, is_unsupported: bool| {
-            let unread = Unread { why: why.to_owned(), is_unsupported };
-            hidden_functions(&profile(&[&[file]]), Some(&unread)).unwrap().to_string()
+        let line = |file: &str, why: &str, unsupported: Option<&str>| {
+            let unsupported = unsupported.map(str::to_owned);
+            let unread = Unread { why: why.to_owned(), unsupported };
+            hidden_functions(&profile(&[&[file]]), &[unread]).unwrap().to_string()
         };
-        let line_of_311 = line("/usr/bin/python3.11", "leave out -g", false);
+        let line_of_311 = line("/usr/bin/python3.11", "leave out -g", None);
         assert!(line_of_311.ends_with("functions are not shown: leave out -g"), "{line_of_311}");
-        let line_of_314 = line("/usr/bin/python3.14", "CPython 3.14 is not supported", true);
+        let cpython = Some("CPython");
+        let line_of_314 = line("/usr/bin/python3.14", "CPython 3.14 is not supported", cpython);
         assert!(line_of_314.ends_with("is not supported; start python3 with -X perf"));
-        assert!(line("/usr/bin/python3.7", "too old", true).ends_with("; py-spy shows them"));
+        assert!(line("/usr/bin/python3.7", "too old", cpython).ends_with("; py-spy shows them"));
+        // The reason of another interpreter.
+        let ruby = line("/usr/bin/python3.11", "Ruby 2.6 is not supported", Some("Ruby"));
+        assert!(ruby.contains("recordings of CPU time as root have"), "{ruby}");
         // Another language has its own way.
-        let ruby = line("/usr/bin/ruby3.1", "too old", true);
+        let ruby = line("/usr/bin/ruby3.1", "too old", None);
         assert!(ruby.ends_with("rbspy shows them"), "{ruby}");
     }
 }

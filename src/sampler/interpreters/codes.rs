@@ -14,10 +14,27 @@ const REFILL_AFTER: u64 = 1_000_000_000;
 /// Most code objects, and most locations, that are kept of a process.
 const MOST: usize = 1 << 17;
 
-/// Functions whose names could not be read.
-const GONE: &str = "[Python function: its code is gone]";
-const ENDED: &str = "[Python function: its process has ended]";
-const UNREADABLE: &str = "[Python function: its name cannot be read]";
+/// Why the name of a function is not known.
+const GONE: &str = "its code is gone";
+const ENDED: &str = "its process has ended";
+const UNREADABLE: &str = "its name cannot be read";
+
+/// The functions of a language.
+#[derive(Clone, Copy, Debug)]
+pub struct Functions {
+    /// The language.
+    pub language: Language,
+    /// Their mapping.
+    pub mapping: MappingId,
+}
+
+impl Functions {
+    /// The location of a function whose name is not known.
+    fn unnamed(self, why: &str, builder: &mut Builder) -> LocationId {
+        let name = format!("[{} function: {why}]", self.language.name());
+        builder.named_location_in(&name, Some(self.mapping))
+    }
+}
 
 /// A code object, without the position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,13 +43,31 @@ struct CodeObject {
     identity: [u64; 4],
 }
 
+/// Code objects and locations that are known.
+#[derive(Clone, Default)]
+struct Known {
+    objects: FxHashMap<CodeObject, Arc<Code>>,
+    locations: FxHashMap<CodeKey, LocationId>,
+}
+
+impl Known {
+    fn extend(&mut self, other: Known) {
+        self.objects.extend(other.objects);
+        self.locations.extend(other.locations);
+    }
+}
+
 /// The code objects of a process.
 pub struct Codes {
     memory: ProcessMemory,
     /// Time at which the budget is refilled.
     refill: u64,
-    objects: FxHashMap<CodeObject, Arc<Code>>,
-    locations: FxHashMap<CodeKey, LocationId>,
+    /// What forked processes have from their parents, and these keep.
+    shared: Arc<Known>,
+    /// What was found since then.
+    own: Known,
+    /// Functions whose names could not be read, until the budget is refilled.
+    unnamed: FxHashMap<CodeKey, LocationId>,
 }
 
 impl Codes {
@@ -41,15 +76,25 @@ impl Codes {
         Codes {
             memory: ProcessMemory::new(pid, BUDGET),
             refill: 0,
-            objects: FxHashMap::default(),
-            locations: FxHashMap::default(),
+            shared: Arc::default(),
+            own: Known::default(),
+            unnamed: FxHashMap::default(),
         }
     }
 
     /// Those of a process that was just forked.
-    pub fn for_child(&self, pid: i32) -> Codes {
-        let (objects, locations) = (self.objects.clone(), self.locations.clone());
-        Codes { objects, locations, ..Codes::new(pid) }
+    pub fn for_child(&mut self, pid: i32) -> Codes {
+        /// Number of locations up to which they are copied, for each child if need be.
+        const FEW: usize = 1024;
+        let (own, shared) = (self.own.locations.len(), self.shared.locations.len());
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.extend(std::mem::take(&mut self.own));
+        } else if own > 0 && (shared <= FEW || own >= shared / 8) {
+            let mut all = Known::clone(&self.shared);
+            all.extend(std::mem::take(&mut self.own));
+            self.shared = Arc::new(all);
+        }
+        Codes { shared: self.shared.clone(), ..Codes::new(pid) }
     }
 
     /// The memory of the process.
@@ -57,9 +102,14 @@ impl Codes {
         &self.memory
     }
 
-    /// True if the location of a frame is known.
-    pub fn knows(&self, code: &CodeKey) -> bool {
-        self.locations.contains_key(code)
+    /// True if the location of a frame at a time (nanoseconds) is known.
+    pub fn knows(&self, code: &CodeKey, time: u64) -> bool {
+        self.known(code).is_some() || time < self.refill && self.unnamed.contains_key(code)
+    }
+
+    fn known(&self, code: &CodeKey) -> Option<LocationId> {
+        let own = self.own.locations.get(code);
+        own.or_else(|| self.shared.locations.get(code)).copied()
     }
 
     /// The location of a frame at a time (nanoseconds).
@@ -67,47 +117,68 @@ impl Codes {
         &mut self,
         code: &CodeKey,
         runtime: &dyn Runtime,
-        mapping: MappingId,
+        functions: Functions,
         builder: &mut Builder,
         time: u64,
     ) -> LocationId {
-        if let Some(id) = self.locations.get(code) {
-            return *id;
+        if let Some(id) = self.known(code) {
+            return id;
         }
         if time >= self.refill {
             self.memory.refill(BUDGET);
+            self.unnamed.clear();
             self.refill = time.saturating_add(REFILL_AFTER);
         }
+        if let Some(id) = self.unnamed.get(code) {
+            return *id;
+        }
         let object = CodeObject { address: code.object, identity: code.identity };
-        let known = self.objects.get(&object).cloned();
-        let found = match known {
-            Some(found) => found,
-            None => match runtime.name(code, &self.memory) {
-                Name::Found(code) => Arc::new(code),
-                // Another object at the same place may have the same words.
-                Name::Gone => return builder.named_location_in(GONE, Some(mapping)),
-                Name::Unreadable(why) => {
-                    let why = if why == ReadError::Ended { ENDED } else { UNREADABLE };
-                    return builder.named_location_in(why, Some(mapping));
+        let found = match self.object(object, code, runtime) {
+            Ok(found) => found,
+            Err(why) => {
+                let id = functions.unnamed(why, builder);
+                if self.unnamed.len() < MOST {
+                    self.unnamed.insert(*code, id);
                 }
-            },
+                return id;
+            }
         };
         let function = SourceFunction {
             name: &found.function,
             file: &found.file,
             first_line: found.first_line,
         };
-        let id = builder.source_location(mapping, function, found.line(code.position));
-        if self.objects.len() < MOST && self.locations.len() < MOST {
-            self.objects.insert(object, found);
-            self.locations.insert(*code, id);
+        let id = builder.source_location(functions.mapping, function, found.line(code.position));
+        let Known { objects, locations } = &mut self.own;
+        if objects.len() < MOST && locations.len() < MOST {
+            objects.insert(object, found);
+            locations.insert(*code, id);
         }
         id
     }
+
+    /// A code object, or why its name is not known.
+    fn object(
+        &self,
+        object: CodeObject,
+        code: &CodeKey,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Code>, &'static str> {
+        let known = self.own.objects.get(&object);
+        if let Some(found) = known.or_else(|| self.shared.objects.get(&object)) {
+            return Ok(found.clone());
+        }
+        match runtime.name(code, &self.memory) {
+            Name::Found(code) => Ok(Arc::new(code)),
+            Name::Gone => Err(GONE),
+            Name::Unreadable(ReadError::Ended) => Err(ENDED),
+            Name::Unreadable(_) => Err(UNREADABLE),
+        }
+    }
 }
 
-/// Adds the mapping of Python's functions.
-pub fn add_mapping(builder: &mut Builder) -> MappingId {
-    let file = builder.profile.strings.intern(Language::Python.mapping());
+/// Adds the mapping of a language's functions.
+pub fn add_mapping(language: Language, builder: &mut Builder) -> MappingId {
+    let file = builder.profile.strings.intern(language.mapping());
     builder.add_mapping(Mapping { file, limit: 1, ..Mapping::default() })
 }

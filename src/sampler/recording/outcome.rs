@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::sampler::aggregator::Aggregator;
 use crate::sampler::events::EventKind;
-use crate::sampler::interpreters::InterpreterCounts;
+use crate::sampler::interpreters::{InterpreterCounts, Refused};
 use crate::sampler::{
     CPU_WIDE_PERIOD, EventSpec, Options, Rate, Session, Stats, Target, permissions,
 };
@@ -222,9 +222,10 @@ fn interpreters(ended: &Outcome<'_>) -> Vec<Message> {
         return vec![Message::InterpretersNotRead { why }];
     }
     let mut notes = Vec::new();
-    for (why, &processes) in interpreters.refused() {
-        let why = why.clone();
-        notes.push(Message::InterpreterNotSupported { why, processes });
+    for (refused, &processes) in interpreters.refused() {
+        let Refused { interpreter, why } = refused.clone();
+        let interpreter = interpreter.name().to_owned();
+        notes.push(Message::InterpreterNotSupported { interpreter, why, processes });
     }
     let InterpreterCounts { shown, mismatched, native, elsewhere } = interpreters.counts;
     // The first one is the reason that readers get.

@@ -150,7 +150,7 @@ DeepStacksDiffered "deep-stacks-differed" Detail { stacks: u64 = "their number" 
 
 /// Functions of interpreted programs are not read.
 InterpretersNotRead "interpreters-not-read" Detail { why: Box<Message> = "the reason" }
-    ("functions of Python programs are not shown") [because why];
+    ("functions of interpreted programs are not shown") [because why];
 
 /// Functions are read at samples of some events only.
 NotReadAtEvents "not-read-at-these-events" Missing
@@ -169,20 +169,22 @@ NoProgramLoops "no-bpf-program-loops" Missing ("Linux 6.9 or newer is needed");
 
 /// An interpreter whose programs' functions prof cannot read.
 InterpreterNotSupported "interpreter-not-supported" Detail {
-    why: String = "the interpreter, and what is not supported of it",
+    interpreter: String = "its name",
+    why: String = "what is not supported of it",
     processes: u64 = "the number of processes",
-} ("functions of {} are not shown: {why}", words::counted_as(*processes, "process", "processes"));
+} ("functions of {} with {interpreter} are not shown: {why}",
+   words::counted_as(*processes, "process", "processes"));
 
 /// Stacks of interpreted programs with native frames only.
 NativeInterpreterStacks "native-interpreter-stacks" Detail {
     stacks: u64 = "their number", shown: u64 = "the number of those with the program's functions",
-} ("{} of Python programs {} native frames only: the sample came before the interpreter was \
+} ("{} of interpreted programs {} native frames only: the sample came before the interpreter was \
     recognized, or nothing was copied at it", words::counted(*stacks, "stack"),
    words::by_number(*stacks, "has", "have"));
 
 /// Functions of interpreted programs that do not fit the native frames.
 InterpreterMismatch "interpreter-mismatch" Detail { stacks: u64 = "the number of stacks" }
-    ("{} no functions of the Python program, which do not fit the native frames",
+    ("{} no functions of the interpreted program, which do not fit the native frames",
      words::agreeing(*stacks, "stack", "shows", "show"));
 
 /// The kernel dropped samples.
