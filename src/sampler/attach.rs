@@ -12,6 +12,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use perf_event::{Builder, Counter};
 use perf_event_open_sys::ioctls;
@@ -20,6 +21,7 @@ use rustc_hash::FxHashMap;
 use super::attr::{self, Features, Shape, StartWhen, Trigger, sampling_event};
 use super::bpf::deep::DeepStacks;
 use super::bpf::filter::SampleFilter;
+use super::bpf::walk::WalkMaps;
 use super::events::{EventKind, GroupRole, Overload};
 use super::permissions::{Wanted, refused};
 use super::probe_definitions::Definitions;
@@ -96,7 +98,8 @@ pub struct Attacher {
 }
 
 impl Attacher {
-    /// Resolves the defaults and tries each event once, on prof itself or on the first CPU.
+    /// Resolves the defaults and tries each event once, on prof itself or on the first CPU. `walks`:
+    /// those that programs of profile types make.
     ///
     /// # Errors
     ///
@@ -106,6 +109,7 @@ impl Attacher {
         types: &mut ProfileTypes,
         cpus: Vec<u32>,
         cpu_wide: bool,
+        walks: Option<&Arc<WalkMaps>>,
     ) -> Result<Attacher, Error> {
         let mut attacher = Attacher {
             events: options.events.clone(),
@@ -132,7 +136,7 @@ impl Attacher {
         attacher.resolve_sideband();
         attacher.resolve_events(types)?;
         let sampled = attacher.events.iter().zip(&attacher.triggers);
-        attacher.deep = DeepStacks::for_events(options, sampled);
+        attacher.deep = DeepStacks::for_events(options, sampled, walks);
         Ok(attacher)
     }
 

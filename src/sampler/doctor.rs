@@ -161,8 +161,8 @@ fn tracepoints(facts: &Facts) -> Trial {
 fn kernel_programs(_: &Facts) -> Trial {
     let (wall, calls) = match Btf::running() {
         Ok(kernel) => (
-            SchedProgram::load(&kernel, ThreadScope::Alone).map(drop),
-            SyscallProgram::load(&kernel, TracedCalls::Waits, ThreadScope::Alone).map(drop),
+            SchedProgram::load(&kernel, ThreadScope::Alone, None).map(drop),
+            SyscallProgram::load(&kernel, TracedCalls::Waits, ThreadScope::Alone, None).map(drop),
         ),
         Err(error) => (Ok(()), Err(error)),
     };

@@ -104,11 +104,19 @@ pub struct EventSpec {
     pub with_records: bool,
     /// Stacks longer than the kernel's copy are copied completely.
     pub deep_stacks: bool,
+    /// Offset of the time of the walk over an interpreter's frames in the records of a program that
+    /// walks; `None`: no program writes its samples, or that does not walk.
+    pub walked_at: Option<usize>,
     /// The effect on it when there are too many samples.
     pub overload: Overload,
 }
 
 impl EventSpec {
+    /// The time of the walk over an interpreter's frames, in the record of a sample.
+    pub fn walk_time(&self, raw: &[u8]) -> Option<u64> {
+        Some(u64::from_ne_bytes(*raw.get(self.walked_at?..)?.first_chunk()?))
+    }
+
     /// The default event with a PMU.
     pub fn cycles() -> EventSpec {
         EventSpec::hardware("cycles", abi::PERF_COUNT_HW_CPU_CYCLES)
@@ -167,6 +175,7 @@ impl EventSpec {
                 kind,
                 EventKind::Clock | EventKind::Software | EventKind::Hardware
             ),
+            walked_at: None,
             overload: Overload::Continue,
         }
     }

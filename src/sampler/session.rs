@@ -123,7 +123,7 @@ impl Session {
         // The kernel's verifier takes a while for each program.
         let mut programs = KernelPrograms::load(options, types);
         os::pause_briefly();
-        let (mut attacher, filtered) = new_attacher(options, types, &cpus)?;
+        let (mut attacher, filtered) = new_attacher(options, types, &cpus, programs.walks())?;
         for &index in &attacher.types_left_out {
             types.leave_out(index);
             programs.leave_out(index);
@@ -405,7 +405,13 @@ impl Session {
             *forks += u64::from(matches!(event, Event::Other(Record::Fork { .. })));
             let time = record::time_of(header, bytes).unwrap_or(0);
             let mut chunks = StackChunks::default();
-            deep.complete(&mut event, &mut chunks);
+            let walked = match &event {
+                Event::Sample { event, sample, .. } => {
+                    attacher.events[*event].walk_time(sample.raw)
+                }
+                Event::Other(_) => None,
+            };
+            deep.complete(&mut event, walked, &mut chunks);
             let delivery = consume(time, event);
             count(stats, &attacher.events, &event, delivery);
             note_pause(longest_pause, busy_since);

@@ -68,6 +68,9 @@ pub trait KernelProgram: Send + Sync {
     /// The kernel refuses.
     fn attach(&self) -> io::Result<()>;
 
+    /// True if the programs that write stacks walk over frames of interpreters.
+    fn walks(&self) -> bool;
+
     /// Detaches the programs; their sums can be read after that.
     fn detach(&self);
 }

@@ -10,13 +10,14 @@ mod programs;
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::btf::Btf;
 use super::snippets::{self, control};
 use super::stack_parts::StackParts;
 use super::syscall::{EntrySize, Map, MapKind, Programs};
 use super::thread_set::{Fields, ThreadScope, ThreadSet};
+use super::walk::WalkMaps;
 use super::{KernelProgram, Losses, number};
 use profile::ThreadState;
 use programs::WaitPrograms;
@@ -34,7 +35,7 @@ fn state_of(number: u64) -> Option<ThreadState> {
 }
 
 /// Size of the record of a wait in bytes, without parts of its stack.
-pub const WAIT_SIZE: usize = 32;
+pub const WAIT_SIZE: usize = 40;
 
 /// Nanoseconds from which on a wait is long. These are of most time, and usually few, so that larger
 /// copies of their stacks fit into the rings.
@@ -150,12 +151,17 @@ pub struct SchedProgram {
 }
 
 impl SchedProgram {
-    /// Loads the programs; they run when they are [attached](KernelProgram::attach).
+    /// Loads the programs; they run when they are [attached](KernelProgram::attach). `walks`: they walk
+    /// over frames of interpreters.
     ///
     /// # Errors
     ///
     /// This kernel is too old, or the user lacks the privilege.
-    pub fn load(kernel: &Btf, scope: ThreadScope) -> io::Result<SchedProgram> {
+    pub fn load(
+        kernel: &Btf,
+        scope: ThreadScope,
+        walks: Option<&Arc<WalkMaps>>,
+    ) -> io::Result<SchedProgram> {
         let cpus = procfs::possible_cpus() as u32;
         let mut waits = SchedProgram {
             threads: Map::new(MapKind::Hash, EntrySize::by_number(thread::SIZE), MAX_THREADS)?,
@@ -163,7 +169,7 @@ impl SchedProgram {
             waits: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), 2 * cpus)?,
             ends: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
             cpus,
-            parts: StackParts::new(kernel, WAIT_SIZE)?,
+            parts: StackParts::new(kernel, WAIT_SIZE, walks)?,
             programs: Mutex::default(),
         };
         let fields = Fields::find(kernel)?;
@@ -247,6 +253,10 @@ impl KernelProgram for SchedProgram {
     fn attach(&self) -> io::Result<()> {
         self.add(IDLE, os::monotonic_nanos(), None, false)?;
         self.programs.lock().unwrap_or_else(PoisonError::into_inner).attach()
+    }
+
+    fn walks(&self) -> bool {
+        self.parts.walks()
     }
 
     fn detach(&self) {

@@ -1,15 +1,18 @@
 //! What a program that writes records adds to them about the thread's stack, which the kernel does not
 //! copy: the return addresses that it has replaced for return probes, and the other stack of a thread
-//! that runs Go.
+//! that runs Go. Before that, it walks over the frames of an interpreter ([`walk`](super::walk)).
 
 use std::io;
+use std::sync::Arc;
 
 use super::btf::Btf;
 use super::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use super::go_stack::GoSearch;
 use super::return_probes::{ReturnProbes, read_kernel};
-use super::snippets::{self, KEY, Output, RecordBytes, RecordRegisters};
+use super::snippets::{self, KEY, Output, RecordBytes, RecordRegisters, control};
 use super::syscall::{EntrySize, Map, MapKind};
+use super::walk::program::SampleWords;
+use super::walk::{CpuMemory, WalkMaps};
 use crate::sampler::arch;
 use sys::record::{GoStacks, Sample};
 
@@ -23,17 +26,34 @@ const REPLACED: usize = MAX_REPLACED * 16;
 /// 32 KiB.
 const MAX_GO: usize = 16 << 10;
 
+/// Binary logarithm of the number of interpreter frames that count as another record, of which a
+/// limited number is written: both take about 10 µs.
+const FRAMES_OF_RECORD: i32 = 6;
+
 /// Offsets of fields that lead to a thread's stacks.
 #[derive(Clone, Copy, Debug)]
 struct Fields {
+    tid: i16,
     mm: i16,
     start_stack: i16,
     thread_pointer: i16,
+    /// Of user registers.
+    ip: i16,
+    sp: i16,
 }
 
-/// The parts of the stacks in a type's records.
+/// Walks over frames of interpreters at a type's records.
+#[derive(Debug)]
+struct PartWalks {
+    maps: Arc<WalkMaps>,
+    memory: CpuMemory,
+}
+
+/// The parts of the stacks in a type's records. The last of their fixed words is the time of the walk.
 #[derive(Debug)]
 pub struct StackParts {
+    /// `None`: programs do not walk.
+    walks: Option<PartWalks>,
     /// `None`: this kernel has no probes in programs, or other ones.
     probes: Option<ReturnProbes>,
     fields: Fields,
@@ -54,9 +74,39 @@ struct PartWords {
     search: GoSearch,
 }
 
+/// The words of [`StackParts::walk`] on a program's stack, before those have their use.
+#[derive(Clone, Copy)]
+struct WalkWords {
+    control: i16,
+    tid: i16,
+    ip: i16,
+    sp: i16,
+    thread_pointer: i16,
+    frames: i16,
+}
+
+/// The offset of the nth word below `offset` on a program's stack.
+fn word_below(offset: i16, n: i16) -> i16 {
+    offset - 8 * n
+}
+
+impl WalkWords {
+    fn below(offset: i16) -> WalkWords {
+        let word = |n| word_below(offset, n);
+        WalkWords {
+            control: word(1),
+            tid: word(2),
+            ip: word(3),
+            sp: word(4),
+            thread_pointer: word(5),
+            frames: word(6),
+        }
+    }
+}
+
 impl PartWords {
     fn below(offset: i16) -> PartWords {
-        let word = |n: i16| offset - 8 * n;
+        let word = |n| word_below(offset, n);
         PartWords {
             now: word(1),
             has_go: word(2),
@@ -68,24 +118,41 @@ impl PartWords {
 }
 
 impl StackParts {
-    /// For records of `fixed` bytes.
+    /// For records of `fixed` bytes; `walks`: programs that write them walk.
     ///
     /// # Errors
     ///
     /// The kernel's structures are others, or there is not enough memory.
-    pub fn new(kernel: &Btf, fixed: usize) -> io::Result<StackParts> {
+    pub fn new(
+        kernel: &Btf,
+        fixed: usize,
+        walks: Option<&Arc<WalkMaps>>,
+    ) -> io::Result<StackParts> {
         let task = |path: &[&str]| kernel.field("task_struct", path);
+        let register = |name| kernel.field("pt_regs", &[name]);
         let size = fixed + REPLACED + GoStacks::WORDS + MAX_GO;
+        let with_memory = |maps: &Arc<WalkMaps>| {
+            CpuMemory::new().map(|memory| PartWalks { maps: maps.clone(), memory })
+        };
         Ok(StackParts {
+            walks: walks.map(with_memory).transpose()?,
             probes: ReturnProbes::find(kernel).ok(),
             fields: Fields {
+                tid: task(&["pid"])?,
                 mm: task(&["mm"])?,
                 start_stack: kernel.field("mm_struct", &["start_stack"])?,
                 thread_pointer: task(arch::THREAD_POINTER)?,
+                ip: register(arch::IP_FIELD)?,
+                sp: register("sp")?,
             },
             fixed,
             buffer: Map::new(MapKind::PerCpuArray, EntrySize::by_number(size), 1)?,
         })
+    }
+
+    /// True if the programs walk over frames of interpreters.
+    pub fn walks(&self) -> bool {
+        self.walks.is_some()
     }
 
     /// Writes the record at offset `raw` of the stack to the events of the output, with the parts if
@@ -95,6 +162,12 @@ impl StackParts {
         let [plain, output, done] = [(); 3].map(|()| c.label());
         let registers = RecordRegisters { now: R8, control: R6 };
         let words = PartWords::below(raw);
+        let time = raw + self.fixed as i16 - 8;
+        c.store(AccessSize::Long, R10, time, R8);
+        if let Some(walks) = &self.walks {
+            self.walk(c, walks, WalkWords::below(raw), time);
+            c.load(AccessSize::Long, R8, R10, time);
+        }
         c.store(AccessSize::Long, R10, words.now, R8);
         self.find_go(c, words);
         c.load(AccessSize::Long, R8, R10, words.now);
@@ -115,6 +188,32 @@ impl StackParts {
         let bytes = RecordBytes::OnStack { at: raw, length: self.fixed as i32 };
         snippets::write_bytes(c, events, bytes, registers);
         c.put(done);
+    }
+
+    /// Walks over frames of interpreters at the time in a word of the stack. The thread is in the
+    /// kernel, so its registers in user mode are saved. Preserves `R6`, the CPU's value of the control
+    /// map, in which frames count.
+    fn walk(&self, c: &mut BpfCode, walks: &PartWalks, words: WalkWords, time: i16) {
+        let WalkWords { control, tid, ip, sp, thread_pointer, frames } = words;
+        c.store(AccessSize::Long, R10, control, R6);
+        c.store_value(AccessSize::Long, R10, frames, 0);
+        c.call(Helper::CurrentTask);
+        c.load(AccessSize::Word, R1, R0, self.fields.tid);
+        c.store(AccessSize::Long, R10, tid, R1);
+        c.load(AccessSize::Long, R1, R0, self.fields.thread_pointer);
+        c.store(AccessSize::Long, R10, thread_pointer, R1);
+        c.op(AluOp::Mov, R1, R0);
+        c.call(Helper::TaskRegs);
+        for (at, field) in [(ip, self.fields.ip), (sp, self.fields.sp)] {
+            c.load(AccessSize::Long, R1, R0, field);
+            c.store(AccessSize::Long, R10, at, R1);
+        }
+        let sample = SampleWords { time, tid, ip, sp, thread_pointer, frames: Some(frames) };
+        walks.maps.program_with(&walks.memory).run(c, sample);
+        c.load(AccessSize::Long, R6, R10, control);
+        c.load(AccessSize::Long, R2, R10, frames);
+        c.op_value(AluOp::Rsh, R2, FRAMES_OF_RECORD);
+        c.add_to(R6, control::SAMPLES, R2, R1);
     }
 
     /// Finds the other stack. Overwrites `R7` to `R9`.

@@ -6,13 +6,14 @@ mod programs;
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::btf::Btf;
 use super::snippets::{self, control};
 use super::stack_parts::StackParts;
 use super::syscall::{EntrySize, Map, MapKind, Programs};
 use super::thread_set::{Fields, ThreadScope, ThreadSet};
+use super::walk::WalkMaps;
 use super::{KernelProgram, Losses, number};
 use profile::ThreadState;
 use programs::CallPrograms;
@@ -68,7 +69,7 @@ mod sum {
 pub const MARKED: u64 = 0x100;
 
 /// Size of the record of a call in bytes, without parts of its stack.
-pub const CALL_SIZE: usize = 40;
+pub const CALL_SIZE: usize = 48;
 
 /// A call that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +142,8 @@ pub struct SyscallProgram {
 }
 
 impl SyscallProgram {
-    /// Loads the programs; they run when they are [attached](KernelProgram::attach).
+    /// Loads the programs; they run when they are [attached](KernelProgram::attach). `walks`: they walk
+    /// over frames of interpreters.
     ///
     /// # Errors
     ///
@@ -150,6 +152,7 @@ impl SyscallProgram {
         kernel: &Btf,
         which: TracedCalls,
         scope: ThreadScope,
+        walks: Option<&Arc<WalkMaps>>,
     ) -> io::Result<SyscallProgram> {
         let cpus = procfs::possible_cpus() as u32;
         let mut calls = SyscallProgram {
@@ -157,7 +160,7 @@ impl SyscallProgram {
             control: Map::new(MapKind::PerCpuArray, EntrySize::by_number(control::SIZE), 1)?,
             events: Map::new(MapKind::PerfEvents, EntrySize::by_number(4), cpus)?,
             sums: Map::new(MapKind::Hash, EntrySize { key: sum::KEY, value: sum::SIZE }, MAX_SUMS)?,
-            parts: StackParts::new(kernel, CALL_SIZE)?,
+            parts: StackParts::new(kernel, CALL_SIZE, walks)?,
             programs: Mutex::default(),
         };
         let fields = Fields::find(kernel)?;
@@ -243,6 +246,10 @@ impl KernelProgram for SyscallProgram {
 
     fn attach(&self) -> io::Result<()> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner).attach()
+    }
+
+    fn walks(&self) -> bool {
+        self.parts.walks()
     }
 
     fn detach(&self) {

@@ -1,9 +1,11 @@
 //! Walks over frames of interpreters, in the interrupt that takes a sample.
 //!
-//! The program that runs at a sample ([`deep`](super::deep)) looks up the walks of the process, as
-//! data, and copies what they describe into a ring buffer. A copy belongs to the sample with the same
-//! time, thread, stack pointer and instruction pointer. It is made while the thread is interrupted:
-//! frames that are read later are other ones.
+//! The program that runs at a sample ([`deep`](super::deep)), or that writes one
+//! ([`stack_parts`](super::stack_parts)), looks up the walks of the process, as data, and copies what
+//! they describe into a ring buffer. A copy belongs to the sample with the same time, thread, stack
+//! pointer and instruction pointer. A sample that a program writes has a later time than the copy: its
+//! record has the copy's. The copy is made while the thread is interrupted, or in the kernel: frames
+//! that are read later are other ones.
 //!
 //! [`interpreters::walk::run`] is the model of the program, and [`interpreters`] has the meaning of
 //! the bytes.
@@ -15,6 +17,7 @@ mod ring;
 
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use interpreters::walk::{WalkCopy, WalkDescriptor};
@@ -38,10 +41,14 @@ const SHARE: u64 = 25_000_000;
 const NANOS_PER_FRAME: u64 = 200;
 
 /// Largest number of frames of a walk.
-const MOST_FRAMES: u32 = 4096;
+pub const MOST_FRAMES: u32 = 4096;
 
 /// Maximum number of processes with walks.
 const MAX_PROCESSES: u32 = 1 << 14;
+
+/// Nanoseconds from a copy to the sample that a program writes after it, at most: two walks take less
+/// than 2 ms, and a virtual machine's CPU may pause. A sample without its copy has native frames.
+const LAG: u64 = 20_000_000;
 
 /// Bytes of the ring for each CPU, and in total.
 const RING_OF_CPU: usize = 4 << 20;
@@ -77,17 +84,34 @@ pub struct Walked {
     pub copy: WalkCopy,
 }
 
+/// Memory of each CPU for programs of which one runs at a time.
+#[derive(Debug)]
+pub struct CpuMemory(Map);
+
+impl CpuMemory {
+    /// Allocates it.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory, or the user lacks the privilege.
+    pub fn new() -> io::Result<CpuMemory> {
+        Map::new(MapKind::PerCpuArray, EntrySize::by_number(MEMORY_SIZE), 1).map(CpuMemory)
+    }
+}
+
 /// The walks of processes, and what the programs use.
 #[derive(Debug)]
 pub struct WalkMaps {
     processes: Map,
-    memory: Map,
+    /// The CPUs' memory of programs at perf events.
+    memory: CpuMemory,
     lost: Map,
     ring: Map,
     ring_size: usize,
     /// Offset of the frame pointer in `pt_regs`.
     frame_pointer: i16,
-    most: u32,
+    /// Largest number of frames of a walk.
+    most: AtomicU32,
     /// Gives walks to forked processes, once a process has had walks; `None`: it cannot.
     forks: OnceLock<Option<WalkForks>>,
 }
@@ -105,14 +129,19 @@ impl WalkMaps {
         let ring_size = size.next_power_of_two();
         Ok(WalkMaps {
             processes: Map::new(MapKind::Hash, EntrySize::by_number(WALKS_SIZE), MAX_PROCESSES)?,
-            memory: Map::new(MapKind::PerCpuArray, EntrySize::by_number(MEMORY_SIZE), 1)?,
+            memory: CpuMemory::new()?,
             lost: Map::new(MapKind::PerCpuArray, EntrySize::by_number(8), 1)?,
             ring: Map::new(MapKind::Ring, EntrySize { key: 0, value: 0 }, ring_size as u32)?,
             ring_size,
             frame_pointer,
-            most: most.min(MOST_FRAMES),
+            most: AtomicU32::new(most.min(MOST_FRAMES)),
             forks: OnceLock::new(),
         })
+    }
+
+    /// Walks of processes that are set from now on have at most this many frames.
+    pub fn set_most(&self, most: u32) {
+        self.most.store(most.min(MOST_FRAMES), Ordering::Relaxed);
     }
 
     /// Sets the walks of a process, by its PID in the kernel's namespace, and of those that it forks from
@@ -123,7 +152,8 @@ impl WalkMaps {
     /// `InvalidInput`: a walk exceeds the limits, or there are too many. `E2BIG`: there are too many
     /// processes.
     pub fn set(&self, pid: i32, id: u64, walks: &[WalkDescriptor]) -> io::Result<()> {
-        let value = encode(id, walks, self.most).ok_or(io::ErrorKind::InvalidInput)?;
+        let value = encode(id, walks, self.most.load(Ordering::Relaxed))
+            .ok_or(io::ErrorKind::InvalidInput)?;
         self.processes.set(&pid.to_ne_bytes(), &value)?;
         self.forks.get_or_init(|| WalkForks::follow(&self.processes).ok());
         Ok(())
@@ -149,11 +179,17 @@ impl WalkMaps {
         }
     }
 
-    /// The part of a program that walks.
+    /// The part of a perf event's program that walks.
     pub(super) fn program(&self) -> WalkProgram<'_> {
+        self.program_with(&self.memory)
+    }
+
+    /// The part of a program that walks. A perf event may interrupt it, so other programs need
+    /// memory of their own.
+    pub(super) fn program_with<'a>(&'a self, memory: &'a CpuMemory) -> WalkProgram<'a> {
         WalkProgram {
             processes: &self.processes,
-            memory: &self.memory,
+            memory: &memory.0,
             lost: &self.lost,
             ring: &self.ring,
             ring_size: self.ring_size as u32,
@@ -204,19 +240,21 @@ impl Walks {
         self.undelivered.refresh(&self.ring, WalkRecord::parse);
     }
 
-    /// Releases everything before this time, whose samples were delivered.
+    /// Releases everything before this time, whose samples were delivered, but copies to which a
+    /// sample of a later time may belong.
     pub fn release(&mut self, time: u64) {
-        self.undelivered.release(&self.ring, time);
+        self.undelivered.release(&self.ring, time.saturating_sub(LAG));
     }
 
-    /// The records of a sample, one behind the other; empty if it has none. To be called in order of
-    /// time.
-    pub fn records(&mut self, sample: &Sample<'_>) -> &[u8] {
+    /// The records of a sample, one behind the other; empty if it has none. `copied` is the time at
+    /// which the program that wrote the sample has walked; `None`: the kernel wrote it. To be called
+    /// in order of the samples' time.
+    pub fn records(&mut self, sample: &Sample<'_>, copied: Option<u64>) -> &[u8] {
         self.last.clear();
         self.release(sample.time);
         let UserStack::Native { regs, .. } = sample.user else { return &[] };
         let thread = (sample.tid as u64, regs.sp, regs.ip);
-        for record in self.undelivered.at(sample.time) {
+        for record in self.undelivered.at(copied.unwrap_or(sample.time)) {
             if (record.tid, record.sp, record.ip) != thread {
                 continue;
             }
@@ -239,7 +277,7 @@ impl Walks {
                 walked(&bytes.collect::<Vec<_>>().concat()).for_each(&mut each);
             }
         }
-        self.release(until);
+        self.release(until + LAG);
     }
 }
 

@@ -8,19 +8,25 @@ use rustc_hash::FxHashSet;
 
 use crate::sampler::attach::Attacher;
 use crate::sampler::bpf::btf::Btf;
+use crate::sampler::bpf::walk::WalkMaps;
 use crate::sampler::bpf::{KernelProgram, ThreadScope};
 use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::ring::Ring;
-use crate::sampler::types::ProfileTypes;
+use crate::sampler::types::{ProfileTypes, ProgramLoad};
 use crate::sampler::{Options, Target, thread_state};
 use sys::{Error, ThreadId, os, procfs};
 
 /// Number of threads that are read without a pause.
 const AT_ONCE: usize = 256;
 
-/// The programs of a recording, each with the index of its profile type.
+/// The programs of a recording.
 #[derive(Default)]
-pub struct KernelPrograms(Vec<(usize, Arc<dyn KernelProgram>)>);
+pub struct KernelPrograms {
+    /// Each with the index of its profile type.
+    programs: Vec<(usize, Arc<dyn KernelProgram>)>,
+    /// The walks over frames of interpreters that they make.
+    walks: Option<Arc<WalkMaps>>,
+}
 
 impl KernelPrograms {
     /// Loads the programs of the profile types, if this kernel and user allow them. Programs cannot
@@ -34,25 +40,38 @@ impl KernelPrograms {
             _ => ThreadScope::Alone,
         };
         let mut kernel = None;
-        let mut programs = Vec::new();
+        let mut loaded = KernelPrograms::default();
         for (index, kind) in types.iter_mut().filter(|(_, kind)| kind.program_needs().thread_events)
         {
             // Read when the first type requires it.
+            if kernel.is_none() {
+                // Without memory for them, stacks are native.
+                let walks = options.stacks.has_copies().then(|| WalkMaps::new(0).ok());
+                loaded.walks = walks.flatten().map(Arc::new);
+            }
             let kernel = kernel.get_or_insert_with(Btf::running);
             let Ok(kernel) = kernel else { break };
-            programs.extend(kind.load_program(kernel, scope).map(|program| (index, program)));
+            let load = ProgramLoad { kernel, scope, walks: loaded.walks.as_ref() };
+            loaded.programs.extend(kind.load_program(&load).map(|program| (index, program)));
         }
-        KernelPrograms(programs)
+        loaded.walks =
+            loaded.walks.filter(|_| loaded.programs.iter().any(|(_, program)| program.walks()));
+        loaded
+    }
+
+    /// The walks over frames of interpreters that they make.
+    pub fn walks(&self) -> Option<&Arc<WalkMaps>> {
+        self.walks.as_ref()
     }
 
     /// True if there are no programs.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.programs.is_empty()
     }
 
     /// Removes the programs of a profile type.
     pub fn leave_out(&mut self, index: usize) {
-        self.0.retain(|(known, _)| *known != index);
+        self.programs.retain(|(known, _)| *known != index);
     }
 
     /// Attaches the programs, with the threads of the target. `command`: pid of a command that is
@@ -76,7 +95,7 @@ impl KernelPrograms {
         self.connect(attacher, rings).map_err(refused)?;
         let mut known = FxHashSet::default();
         self.insert(options, pids, command, &mut known);
-        for (_, program) in &self.0 {
+        for (_, program) in &self.programs {
             program.attach().map_err(refused)?;
         }
         // Threads created since; inserting all again would take longer than the rings last.
@@ -90,7 +109,7 @@ impl KernelPrograms {
     ///
     /// The events are not of a kind that programs can write to.
     pub fn connect(&self, attacher: &Attacher, rings: &[Ring]) -> io::Result<()> {
-        for (index, program) in &self.0 {
+        for (index, program) in &self.programs {
             let written = |&event: &usize| attacher.events[event].is_written_by_programs();
             let events = attacher.events_of(*index).filter(written);
             let by_event: Vec<Vec<RawFd>> = events.map(|e| attacher.descriptors(e)).collect();
@@ -127,7 +146,7 @@ impl KernelPrograms {
                 'Z' | 'X' => continue,
                 letter => Some(thread_state::from_letter(letter)),
             };
-            for (_, program) in &self.0 {
+            for (_, program) in &self.programs {
                 // The programs count threads for which the map has no room.
                 let _ = program.insert(thread, state, command.is_some());
             }
@@ -136,6 +155,6 @@ impl KernelPrograms {
 
     /// Stops the programs.
     pub fn end(&self) {
-        self.0.iter().for_each(|(_, program)| program.detach());
+        self.programs.iter().for_each(|(_, program)| program.detach());
     }
 }

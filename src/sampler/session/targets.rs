@@ -1,7 +1,10 @@
 //! The sampled CPUs, and attaching a session's events to its target.
 
+use std::sync::Arc;
+
 use crate::sampler::attach::{Attacher, Who};
 use crate::sampler::bpf::filter::SampleFilter;
+use crate::sampler::bpf::walk::WalkMaps;
 use crate::sampler::cgroup::CgroupMembers;
 use crate::sampler::events::{EventKind, GroupRole};
 use crate::sampler::filter::ProcessFilter;
@@ -30,11 +33,13 @@ pub(super) fn cpus(options: &Options) -> Result<Vec<u32>, Error> {
 /// Chooses between events on whole CPUs (true) and events on the target's threads.
 ///
 /// Whole CPUs are sampled for processes too (see [`ProcessFilter`]) if the user has the privilege
-/// and other processes are hardly slowed: CPU time only, at no more than about 1,000 Hz.
+/// and other processes are hardly slowed: CPU time only, at no more than about 1,000 Hz. `walks`:
+/// those that programs make.
 pub(super) fn new_attacher(
     options: &Options,
     types: &mut ProfileTypes,
     cpus: &[u32],
+    walks: Option<&Arc<WalkMaps>>,
 ) -> Result<(Attacher, bool), Error> {
     let processes = matches!(options.target, Target::Processes { .. } | Target::Command(_));
     let no_event = types.clock() == NeededClock::None && options.events.is_empty();
@@ -49,7 +54,7 @@ pub(super) fn new_attacher(
     let each_time = types.iter().any(|(_, kind)| kind.program_needs().thread_events);
     let clock_alone = cpu_time && !grouped && !each_time;
     if processes && options.inherit && clock_alone && seldom {
-        match Attacher::new(options, types, cpus.to_vec(), true) {
+        match Attacher::new(options, types, cpus.to_vec(), true, walks) {
             Ok(attacher) if attacher.features.kernel && attacher.has_everything() => {
                 return Ok((attacher, true));
             }
@@ -58,7 +63,7 @@ pub(super) fn new_attacher(
         }
     }
     let cpu_wide = matches!(options.target, Target::Everything | Target::Cgroup(_));
-    Ok((Attacher::new(options, types, cpus.to_vec(), cpu_wide)?, false))
+    Ok((Attacher::new(options, types, cpus.to_vec(), cpu_wide, walks)?, false))
 }
 
 /// The filter for the target's processes among the events of all CPUs; `kernel` has the same set.

@@ -50,7 +50,7 @@ impl StackMaker {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.split(sample);
         self.bpf_frames.strip(&mut scratch.kernel);
-        self.make_from_chain(sample, Origin::Elsewhere, &mut scratch);
+        self.make_from_chain(sample, Origin::Event, &mut scratch);
         self.scratch = scratch;
     }
 

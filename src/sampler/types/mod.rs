@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use super::attach::EventTrial;
 use super::bpf::btf::Btf;
+use super::bpf::walk::WalkMaps;
 use super::bpf::{KernelProgram, ThreadScope};
 use super::recording::Interrupts;
 use super::stack_maker::StackMaker;
@@ -189,6 +190,17 @@ impl TypeEvent {
     }
 }
 
+/// The arguments of [`ProfileType::load_program`].
+#[derive(Clone, Copy)]
+pub struct ProgramLoad<'a> {
+    /// The running kernel.
+    pub kernel: &'a Btf,
+    /// The recorded threads.
+    pub scope: ThreadScope,
+    /// Walks over frames of interpreters, for programs that write samples with stacks.
+    pub walks: Option<&'a Arc<WalkMaps>>,
+}
+
 /// The arguments of [`ProfileType::start`].
 pub struct TypeStart<'a> {
     /// The first of its sample types.
@@ -298,13 +310,8 @@ pub trait ProfileType: Send {
         Vec::new()
     }
 
-    /// Loads its BPF programs, for the threads of `scope`; `None`: it has none, or this kernel or
-    /// user does not allow them.
-    fn load_program(
-        &mut self,
-        _kernel: &Btf,
-        _scope: ThreadScope,
-    ) -> Option<Arc<dyn KernelProgram>> {
+    /// Loads its BPF programs; `None`: it has none, or this kernel or user does not allow them.
+    fn load_program(&mut self, _load: &ProgramLoad<'_>) -> Option<Arc<dyn KernelProgram>> {
         None
     }
 

@@ -18,11 +18,9 @@ use std::sync::Arc;
 use perf_event_open_sys::bindings as abi;
 
 use super::{
-    End, EventTrial, KernelProgram, Needs, ProfileType, ProgramNeeds, SampleType, TypeEvent,
-    TypeStart,
+    End, EventTrial, KernelProgram, Needs, ProfileType, ProgramLoad, ProgramNeeds, SampleType,
+    TypeEvent, TypeStart,
 };
-use crate::sampler::bpf::ThreadScope;
-use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::stack_parts;
 use crate::sampler::bpf::syscalls::{CALL_SIZE, SyscallProgram, TimedCall, TracedCalls};
 use crate::sampler::events::EventKind;
@@ -214,9 +212,13 @@ impl<P: PairedType + 'static> ProfileType for Paired<P> {
         Needs { every_event: true, ..Needs::default() }
     }
 
-    fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Arc<dyn KernelProgram>> {
-        self.program =
-            Some(Arc::new(SyscallProgram::load(kernel, self.paired.timed_calls()?, scope).ok()?));
+    fn load_program(&mut self, load: &ProgramLoad<'_>) -> Option<Arc<dyn KernelProgram>> {
+        let ProgramLoad { kernel, scope, walks } = *load;
+        let calls = self.paired.timed_calls()?;
+        // Kernels before Linux 6.9 have no programs that walk.
+        let loaded = SyscallProgram::load(kernel, calls, scope, walks)
+            .or_else(|_| SyscallProgram::load(kernel, calls, scope, None));
+        self.program = Some(Arc::new(loaded.ok()?));
         self.program.clone().map(|program| program as Arc<dyn KernelProgram>)
     }
 
@@ -335,7 +337,9 @@ pub fn ending(
 pub fn timed(name: &str) -> PairedEvent {
     let config = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);
     let spec = EventSpec::plain(name, EventKind::OfType, abi::PERF_TYPE_SOFTWARE, config);
-    let spec = EventSpec { raw: true, anywhere: true, most_dump: COPY_OF_CHOSEN, ..spec };
+    let walked_at = Some(CALL_SIZE - 8);
+    let spec =
+        EventSpec { raw: true, anywhere: true, most_dump: COPY_OF_CHOSEN, walked_at, ..spec };
     PairedEvent { spec, read: PairReader::Calls }
 }
 

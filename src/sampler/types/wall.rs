@@ -15,11 +15,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     End, EventTrial, KernelProgram, NeededClock, Needs, OptionGroup, Periodic, Poll, ProfileType,
-    ProgramNeeds, Registered, SampleCounting, SampleType, Selection, TypeEvent, TypeStart,
-    ValuesKnown,
+    ProgramLoad, ProgramNeeds, Registered, SampleCounting, SampleType, Selection, TypeEvent,
+    TypeStart, ValuesKnown,
 };
-use crate::sampler::bpf::ThreadScope;
-use crate::sampler::bpf::btf::Btf;
 use crate::sampler::bpf::sched::{SchedProgram, WAIT_SIZE};
 use crate::sampler::bpf::stack_parts;
 use crate::sampler::notes::notes_of_program;
@@ -164,8 +162,9 @@ impl ProfileType for Wall {
         Needs { clock, samples: SampleCounting::Always, ..Needs::default() }
     }
 
-    fn load_program(&mut self, kernel: &Btf, scope: ThreadScope) -> Option<Arc<dyn KernelProgram>> {
-        let program = Arc::new(SchedProgram::load(kernel, scope).ok()?);
+    fn load_program(&mut self, load: &ProgramLoad<'_>) -> Option<Arc<dyn KernelProgram>> {
+        let ProgramLoad { kernel, scope, walks } = *load;
+        let program = Arc::new(SchedProgram::load(kernel, scope, walks).ok()?);
         self.program = Some(program.clone());
         self.way = WallSource::Bpf(FromBpf::default());
         Some(program)

@@ -47,7 +47,7 @@ pub trait CopyRecord {
 /// The records in a ring whose samples were not delivered.
 #[derive(Debug)]
 pub struct Undelivered<R> {
-    /// In their order, and the number of those older than the last sample.
+    /// In their order, and the number of those before the time of the last release.
     records: Vec<R>,
     passed: usize,
     /// End and time of each record, in the order of the ring, and the number of released ones.
@@ -86,19 +86,29 @@ impl<R: CopyRecord> Undelivered<R> {
 
     /// Releases everything before this time, whose samples were delivered.
     pub fn release(&mut self, ring: &CopyRing, time: u64) {
-        let older = self.ends[self.released..].iter().take_while(|end| end.1 < time).count();
-        if older > 0 {
-            self.released += older;
-            ring.release(self.ends[self.released - 1].0);
-        }
-        while self.records.get(self.passed).is_some_and(|record| record.time() < time) {
-            self.passed += 1;
+        if let Some(end) = self.pass(time) {
+            ring.release(end);
         }
     }
 
-    /// The records for samples of this time, after those before it were released.
+    /// Forgets what is before this time. Returns the position in the ring up to which nothing is
+    /// needed any more, if that is a later one than before.
+    fn pass(&mut self, time: u64) -> Option<u64> {
+        while self.records.get(self.passed).is_some_and(|record| record.time() < time) {
+            self.passed += 1;
+        }
+        let older = self.ends[self.released..].iter().take_while(|end| end.1 < time).count();
+        self.released += older;
+        (older > 0).then(|| self.ends[self.released - 1].0)
+    }
+
+    /// The records of this time, unless they were released.
     pub fn at(&self, time: u64) -> impl Iterator<Item = &R> {
-        self.records[self.passed..].iter().take_while(move |record| record.time() == time)
+        let kept = &self.records[self.passed..];
+        // Most often it is the first one.
+        let is_first = kept.first().is_none_or(|record| record.time() >= time);
+        let from = if is_first { 0 } else { kept.partition_point(|record| record.time() < time) };
+        kept[from..].iter().take_while(move |record| record.time() == time)
     }
 
     /// All that were not released.
@@ -191,5 +201,64 @@ impl CopyRing {
     /// True if a quarter or more of it is used.
     pub fn is_filling(&self) -> bool {
         (self.written_to() - self.read_to()) as usize * 4 >= self.size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of this time, with a number.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Timed(u64, u64);
+
+    impl CopyRecord for Timed {
+        type Order = (u64, u64);
+
+        fn time(&self) -> u64 {
+            self.0
+        }
+
+        fn order(&self) -> Self::Order {
+            (self.0, self.1)
+        }
+    }
+
+    /// Records in the order of the ring, of which each ends at its number.
+    fn undelivered(times: &[u64]) -> Undelivered<Timed> {
+        let ends: Vec<(u64, u64)> = times.iter().zip(1..).map(|(time, end)| (end, *time)).collect();
+        let mut records: Vec<Timed> = ends.iter().map(|(end, time)| Timed(*time, *end)).collect();
+        records.sort_unstable_by_key(Timed::order);
+        Undelivered { records, ends, ..Undelivered::default() }
+    }
+
+    fn at(undelivered: &Undelivered<Timed>, time: u64) -> Vec<u64> {
+        undelivered.at(time).map(|record| record.1).collect()
+    }
+
+    #[test]
+    fn records_are_found_in_any_order_of_time() {
+        let kept = undelivered(&[20, 10, 20, 40, 30, 10]);
+        assert_eq!(at(&kept, 20), [1, 3]);
+        assert_eq!(at(&kept, 10), [2, 6]);
+        assert_eq!(at(&kept, 40), [4]);
+        for missing in [0, 15, 35, 50] {
+            assert_eq!(at(&kept, missing), [], "{missing}");
+        }
+        assert_eq!(at(&undelivered(&[]), 10), []);
+    }
+
+    #[test]
+    fn what_is_released_is_not_found() {
+        let mut kept = undelivered(&[20, 10, 20, 40, 30, 10]);
+        // Only the beginning of the ring can be released.
+        assert_eq!(kept.pass(15), None);
+        assert_eq!((at(&kept, 10), at(&kept, 20)), (vec![], vec![1, 3]));
+        assert_eq!(kept.pass(30), Some(3));
+        assert_eq!((at(&kept, 20), at(&kept, 30)), (vec![], vec![5]));
+        assert_eq!(kept.pass(30), None);
+        assert_eq!(at(&kept, 40), [4]);
+        assert_eq!(kept.pass(u64::MAX), Some(6));
+        assert_eq!(at(&kept, 40), []);
     }
 }

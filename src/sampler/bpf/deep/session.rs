@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Deep, DeepStackCounts, StackChunks, cap, clear, watch};
 use crate::sampler::attr::Trigger;
 use crate::sampler::bpf::filter::SampleFilter;
-use crate::sampler::bpf::walk::{WalkMaps, Walks, most_frames};
+use crate::sampler::bpf::walk::{MOST_FRAMES, WalkMaps, Walks, most_frames};
 use crate::sampler::events::{EventKind, GroupRole};
 use crate::sampler::{Event, EventSpec, Options};
 
@@ -17,6 +17,8 @@ pub struct DeepStacks {
     deep: Option<Deep>,
     why_not: Option<io::Error>,
     walks: Option<Walks>,
+    /// Programs of profile types make walks.
+    has_walking_programs: bool,
     /// Becomes readable when another quarter of one of the rings has filled.
     filled: Option<OwnedFd>,
     /// The positions in the ring were read since [`DeepStacks::begin`].
@@ -24,10 +26,25 @@ pub struct DeepStacks {
 }
 
 impl DeepStacks {
-    /// For events with their triggers; empty if none of them copies stacks.
+    /// For events with their triggers, and the walks that programs of profile types make; empty if
+    /// there are none, and none of the events copies stacks.
     pub fn for_events<'e>(
         options: &Options,
         events: impl Iterator<Item = (&'e EventSpec, &'e Trigger)>,
+        walks: Option<&Arc<WalkMaps>>,
+    ) -> DeepStacks {
+        let stacks = DeepStacks::at_events(options, events, walks);
+        match walks {
+            Some(maps) if stacks.walks.is_none() => stacks.with_walks(maps),
+            _ => DeepStacks { has_walking_programs: walks.is_some(), ..stacks },
+        }
+    }
+
+    /// The same, empty if none of the events copies stacks.
+    fn at_events<'e>(
+        options: &Options,
+        events: impl Iterator<Item = (&'e EventSpec, &'e Trigger)>,
+        walks: Option<&Arc<WalkMaps>>,
     ) -> DeepStacks {
         let copied = options.stacks.has_copies();
         let rates = events.filter(|(spec, _)| copied && spec.stack && runs_programs(spec)).map(
@@ -47,14 +64,20 @@ impl DeepStacks {
             let why = "the rate is too high to copy more of each stack; lower -F";
             return DeepStacks { why_not: Some(io::Error::other(why)), ..DeepStacks::default() };
         };
-        DeepStacks::new(cap, most_frames(fastest))
+        DeepStacks::new(cap, most_frames(fastest), walks)
             .unwrap_or_else(|why| DeepStacks { why_not: Some(why), ..DeepStacks::default() })
     }
 
-    fn new(cap: u32, most_frames: u32) -> io::Result<DeepStacks> {
+    fn new(cap: u32, most_frames: u32, shared: Option<&Arc<WalkMaps>>) -> io::Result<DeepStacks> {
         let mut deep = Deep::new(cap)?;
+        let maps = match shared {
+            Some(maps) => {
+                maps.set_most(most_frames);
+                Ok(maps.clone())
+            }
+            None => WalkMaps::new(most_frames).map(Arc::new),
+        };
         // Without memory for them, stacks are native.
-        let maps = WalkMaps::new(most_frames).map(Arc::new);
         let walks = maps.and_then(Walks::new).ok();
         if let Some(walks) = &walks {
             deep.set_walks(walks.maps().clone());
@@ -63,6 +86,15 @@ impl DeepStacks {
             [deep.ring()].into_iter().chain(walks.as_ref().map(Walks::fd)).collect();
         let filled = Some(watch(&rings)?);
         Ok(DeepStacks { deep: Some(deep), walks, filled, ..DeepStacks::default() })
+    }
+
+    /// With the walks of profile types' programs alone.
+    fn with_walks(self, maps: &Arc<WalkMaps>) -> DeepStacks {
+        maps.set_most(MOST_FRAMES);
+        let walks = Walks::new(maps.clone()).ok();
+        let filled = walks.as_ref().and_then(|walks| watch(&[walks.fd()]).ok());
+        let has_walking_programs = walks.is_some();
+        DeepStacks { walks, filled, has_walking_programs, ..self }
     }
 
     /// Attaches the program to an event that copies `dump` bytes, and drops the samples that the
@@ -92,12 +124,17 @@ impl DeepStacks {
     }
 
     /// Gives a sample of a ring all of its stack, in `chunks`, and the copies of an interpreter's
-    /// frames. To be called for each event.
-    pub fn complete<'s>(&'s mut self, event: &mut Event<'s>, chunks: &'s mut StackChunks<'s>) {
+    /// frames. `walked`: the time of these, if the sample's record has it. To be called for each event.
+    pub fn complete<'s>(
+        &'s mut self,
+        event: &mut Event<'s>,
+        walked: Option<u64>,
+        chunks: &'s mut StackChunks<'s>,
+    ) {
         self.refresh();
         let Event::Sample { sample, .. } = event else { return };
         if let Some(walks) = &mut self.walks {
-            sample.walked = walks.records(sample);
+            sample.walked = walks.records(sample, walked);
         }
         if let Some(deep) = &mut self.deep
             && deep.has(sample.time)
@@ -134,7 +171,8 @@ impl DeepStacks {
 
     /// The walks of processes, if programs make them.
     pub fn walk_maps(&self) -> Option<&Arc<WalkMaps>> {
-        let walks = self.deep.as_ref().is_some_and(|deep| deep.walks());
+        let walks =
+            self.has_walking_programs || self.deep.as_ref().is_some_and(|deep| deep.walks());
         self.walks.as_ref().filter(|_| walks).map(Walks::maps)
     }
 

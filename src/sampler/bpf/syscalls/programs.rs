@@ -74,7 +74,7 @@ pub struct CallPrograms<'a> {
     which: TracedCalls,
 }
 
-/// Offset of the output on the stack: object, kind, length, again, interval.
+/// Offset of the output on the stack: object, kind, length, again, interval, time of the walk.
 const RAW: i16 = CONTEXT - CALL_SIZE as i16;
 /// Offsets of a sum's key and value on the stack.
 const SUM_KEY: i16 = RAW - sum::KEY as i16;

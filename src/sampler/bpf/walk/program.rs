@@ -1,4 +1,5 @@
-//! The part of a program that walks at a sample. It is a snippet: an event has only one program.
+//! The part of a program that walks at a sample. It is a snippet: an event has only one program, and
+//! one that writes records walks before it writes.
 //!
 //! ```text
 //! walks = descriptors of the process; none: end
@@ -34,7 +35,8 @@
 //! from it back into a loop would be one without limit.
 //!
 //! The CPU's memory is used by one program at a time: the kernel runs no program for an event in the
-//! interrupt of another one.
+//! interrupt of another one. An event may interrupt the program of a tracepoint, so those have memory
+//! of their own ([`CpuMemory`](super::CpuMemory)).
 
 use interpreters::walk::{MAX_BEHIND_SIZE, MAX_BLOCK, MAX_PATH, MAX_STARTS, MAX_UNREADABLE};
 
@@ -78,11 +80,12 @@ pub const MEMORY_SIZE: usize = FRAMES as usize + CAPACITY;
 /// The largest place of a word in what is copied of a frame.
 const LAST_WORD: i32 = MAX_FRAME as i32 - 8;
 
-/// A word that is read of the thread's memory, on the program's stack.
-const WORD: i16 = -16;
+/// A word that is read of the thread's memory, on the program's stack, where the key is when a map is
+/// looked up.
+const WORD: i16 = KEY;
 
-/// Offsets on the program's stack at which the program around it has words of the sample. Those at
-/// [`KEY`] and behind it are overwritten.
+/// Offsets on the program's stack at which the program around it has words of the sample. The one at
+/// [`KEY`] is overwritten.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleWords {
     /// Its time.
@@ -95,6 +98,8 @@ pub struct SampleWords {
     pub sp: i16,
     /// The thread pointer.
     pub thread_pointer: i16,
+    /// Receives the number of frames, if the program around it needs that; it has to be 0.
+    pub frames: Option<i16>,
 }
 
 /// What the program uses.
@@ -148,7 +153,7 @@ impl WalkProgram<'_> {
             c.jump(to.write);
         }
         c.put(to.write);
-        self.write(c, &to);
+        self.write(c, sample, &to);
         c.put(to.out);
     }
 
@@ -186,7 +191,7 @@ impl WalkProgram<'_> {
 
     /// Writes the record, and goes on: with the frames, if it is not the walk's last one, or with
     /// the next walk. If there is no room, the sample's copies end here.
-    fn write(&self, c: &mut BpfCode, to: &Places) {
+    fn write(&self, c: &mut BpfCode, sample: SampleWords, to: &Places) {
         let [lost, full] = [(); 2].map(|()| c.label());
         c.call(Helper::KtimeGetNs);
         c.load(AccessSize::Long, R1, R7, memory::BEGUN);
@@ -212,6 +217,10 @@ impl WalkProgram<'_> {
         c.jump(to.frame);
         c.put(last);
         c.add_to(R7, field(header::WALK), R2, R1);
+        if let Some(frames) = sample.frames {
+            c.load(AccessSize::Long, R2, R7, memory::FRAMES);
+            c.add_to(R10, frames, R2, R1);
+        }
         c.jump(to.walk);
 
         c.put(lost);

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{ExitedThreads, Ran, SHORT, Spec, StackOr, StateSums, add, software_event};
 use crate::sampler::EventSpec;
-use crate::sampler::bpf::sched::{LastState, Sums, ThreadTimes, TimedWait};
+use crate::sampler::bpf::sched::{LastState, Sums, ThreadTimes, TimedWait, WAIT_SIZE};
 use crate::sampler::stack_maker::{ColumnSums, NOT_SAMPLED, PendingStack, SampledSums, StackMaker};
 use crate::sampler::types::{End, TypeEvent};
 use perf_event_open_sys::bindings as abi;
@@ -21,6 +21,9 @@ const COPY_OF_SHORT: u32 = 32 << 10;
 /// Number of the event of threads that exit, whose samples have the sums of these.
 const ENDS: usize = 2;
 
+/// The time of the walk is the last word of a wait.
+const WALKED_AT: usize = WAIT_SIZE - 8;
+
 /// The events to which the programs write: short waits with a stack, the sums of threads that exit, and
 /// long waits with a stack.
 pub fn events() -> Vec<TypeEvent> {
@@ -29,9 +32,10 @@ pub fn events() -> Vec<TypeEvent> {
         let spec = software_event(name, output);
         EventSpec { raw: true, anywhere: true, ..spec }
     };
-    let short = EventSpec { most_dump: COPY_OF_SHORT, ..event("waits") };
+    let wait = |name| EventSpec { walked_at: Some(WALKED_AT), ..event(name) };
+    let short = EventSpec { most_dump: COPY_OF_SHORT, ..wait("waits") };
     let ends = EventSpec { stack: false, with_records: true, ..event("ends") };
-    [short, ends, event("long waits")].map(TypeEvent::each_time).into()
+    [short, ends, wait("long waits")].map(TypeEvent::each_time).into()
 }
 
 /// True for the events of waits; event 0 is the clock.
