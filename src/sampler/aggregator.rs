@@ -6,7 +6,6 @@ mod sample_types;
 
 use std::time::Duration;
 
-use super::interpreters::Interpreters;
 use super::stack_maker::StackMaker;
 use super::types::{
     End, EventOwner, OwnSamples, Periodic, Poll, ProfileTypes, SampleSource, TypeStart,
@@ -78,8 +77,6 @@ impl Aggregator {
             groups: sample_types.groups(session),
             routes: sample_types.routes,
         };
-        let walks = session.deep().walk_maps().cloned();
-        aggregator.maker.interpreters = Interpreters::new(walks);
         let Aggregator { maker, types, .. } = &mut aggregator;
         for &(index, first) in &sample_types.first {
             let start = TypeStart {

@@ -6,12 +6,15 @@
 //! and exit remove them.
 
 mod codes;
+mod outside;
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::bpf::thread_pointers::ThreadPointers;
 use super::bpf::walk::{WalkMaps, walked};
 use codes::Codes;
 use interpreters::merge::{Merge, NativeStack};
@@ -68,6 +71,8 @@ pub struct Interpreters {
     processes: FxHashMap<i32, InProcess>,
     /// Reasons for which interpreters are not supported, with the number of their processes.
     refused: BTreeMap<Refused, u64>,
+    /// Where the frames of threads that sleep begin; `None`: nothing finds it here.
+    pointers: OnceCell<Option<ThreadPointers>>,
     /// The number of the last walks.
     last_id: u64,
     /// The mapping of each language's functions.
@@ -133,10 +138,11 @@ struct FoundRuntime {
 /// Where a sample comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// An event whose program copies frames of interpreters, if programs do.
+    /// An event whose program copies frames of interpreters, if programs do, or a program that writes
+    /// samples.
     #[default]
     Event,
-    /// A program at another event, or a library in the process: nothing copies them.
+    /// A library in the process, or a look from outside that does not find them: nothing copies them.
     Elsewhere,
 }
 
@@ -150,13 +156,6 @@ pub enum Need {
 }
 
 impl Interpreters {
-    /// For programs that walk as these maps say.
-    pub fn new(maps: Option<Arc<WalkMaps>>) -> Interpreters {
-        // Maps have the PIDs of the kernel's namespace.
-        let maps = maps.filter(|_| procfs::is_first_pid_namespace());
-        Interpreters { maps, ..Interpreters::default() }
-    }
-
     /// Applies a record about processes.
     pub fn record(&mut self, record: &Record<'_>) {
         let Some(maps) = &self.maps else { return };
@@ -301,14 +300,16 @@ impl Interpreters {
         codes: Codes,
     ) -> Option<InProcess> {
         let id = self.last_id + 1;
-        self.maps.as_ref()?.set(pid, id, runtime.walks()).ok()?;
+        if let Some(maps) = &self.maps {
+            maps.set(pid, id, runtime.walks()).ok()?;
+        }
         self.last_id = id;
         Some(InProcess::Found(Box::new(FoundRuntime { language, runtime, id, codes })))
     }
 
-    /// True if programs copy frames of interpreters.
+    /// True if frames of interpreters are read: by programs at samples, or of threads that sleep.
     pub fn is_read(&self) -> bool {
-        self.maps.is_some()
+        self.maps.is_some() || self.reads_sleepers()
     }
 
     /// Counts a stack that has no frames of the user's, if it leads through an interpreter that is

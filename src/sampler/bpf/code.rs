@@ -73,6 +73,7 @@ pub enum Helper {
     ProbeReadUser = 112,
     ProbeReadKernel = 113,
     SendSignalThread = 117,
+    SeqWrite = 127,
     RingOutput = 130,
     RingReserve = 131,
     RingSubmit = 132,

@@ -17,6 +17,7 @@ pub mod stack_parts;
 pub mod stop;
 mod syscall;
 pub mod syscalls;
+pub mod thread_pointers;
 mod thread_set;
 pub mod walk;
 

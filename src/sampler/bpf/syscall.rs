@@ -2,7 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -18,10 +19,13 @@ const MAP_DELETE: libc::c_int = 3;
 const MAP_NEXT_KEY: libc::c_int = 4;
 const PROG_LOAD: libc::c_int = 5;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
+const LINK_CREATE: libc::c_int = 28;
+const ITER_CREATE: libc::c_int = 33;
 
-/// `BPF_PROG_TYPE_TRACING`, attached as `BPF_TRACE_RAW_TP`.
+/// `BPF_PROG_TYPE_TRACING`, attached as `BPF_TRACE_RAW_TP` or `BPF_TRACE_ITER`.
 const TRACING: u32 = 26;
 const TRACE_RAW_TP: u32 = 23;
+const TRACE_ITER: u32 = 28;
 
 /// `BPF_PROG_TYPE_PERF_EVENT`.
 const PERF_EVENT: u32 = 7;
@@ -94,6 +98,35 @@ struct ProgramAttr {
     lines: u64,
     lines_len: u32,
     attach_btf_id: u32,
+}
+
+/// `link_create` for an iterator.
+#[repr(C)]
+#[derive(Default)]
+struct LinkAttr {
+    program: u32,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    info: u64,
+    info_size: u32,
+    pad: u32,
+}
+
+/// `bpf_iter_link_info.task`: the thread, or 0 and the process or its descriptor.
+#[repr(C)]
+#[derive(Default)]
+struct TaskInfo {
+    tid: u32,
+    pid: u32,
+    pid_fd: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct IteratorAttr {
+    link: u32,
+    flags: u32,
 }
 
 #[repr(C)]
@@ -292,6 +325,45 @@ struct Program(OwnedFd);
 pub fn load_for_samples(name: &str, code: &[u64]) -> io::Result<OwnedFd> {
     let attr = ProgramAttr { kind: PERF_EVENT, ..ProgramAttr::default() };
     Program::load_as(name, attr, code).map(|program| program.0)
+}
+
+/// Loads a program for an iterator of the kernel, given by the type ID of its function.
+///
+/// # Errors
+///
+/// The user lacks the privilege, or this kernel rejects the program.
+pub fn load_iterator(name: &str, function: u32, code: &[u64]) -> io::Result<OwnedFd> {
+    let attr = ProgramAttr {
+        kind: TRACING,
+        attach_type: TRACE_ITER,
+        attach_btf_id: function,
+        ..ProgramAttr::default()
+    };
+    Program::load_as(name, attr, code).map(|program| program.0)
+}
+
+/// Runs the program of an iterator over threads for one of them. Returns what it has written.
+///
+/// # Errors
+///
+/// The thread has ended, or the kernel cannot choose threads (before Linux 6.1).
+pub fn iterate_thread(program: &OwnedFd, tid: i32) -> io::Result<Vec<u8>> {
+    let info = TaskInfo { tid: tid as u32, ..TaskInfo::default() };
+    let mut link = LinkAttr {
+        program: program.as_raw_fd() as u32,
+        attach_type: TRACE_ITER,
+        info: &raw const info as u64,
+        info_size: size_of::<TaskInfo>() as u32,
+        ..LinkAttr::default()
+    };
+    // SAFETY: `info` lives, and has the stated size.
+    let link = owned(unsafe { bpf(LINK_CREATE, &mut link) }?);
+    let mut iterator = IteratorAttr { link: link.as_raw_fd() as u32, flags: 0 };
+    // SAFETY: no addresses are in it.
+    let iterator = owned(unsafe { bpf(ITER_CREATE, &mut iterator) }?);
+    let mut written = Vec::new();
+    File::from(iterator).read_to_end(&mut written)?;
+    Ok(written)
 }
 
 /// Programs that were loaded together.

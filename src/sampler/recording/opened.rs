@@ -14,14 +14,15 @@ use super::window::Sources;
 use crate::sampler::aggregator::Aggregator;
 use crate::sampler::analysis::AnalysisThread;
 use crate::sampler::bpf::btf::Btf;
+use crate::sampler::interpreters::Interpreters;
 use crate::sampler::stack_maker::BpfFrames;
 use crate::sampler::thinning::Thinning;
 use crate::sampler::types::ProfileTypes;
-use crate::sampler::{Notes, Session};
+use crate::sampler::{Notes, Options, Session, Target};
 use messages::Message;
 use profile::TimeLimits;
 use sys::processes::AtStart;
-use sys::{Error, os};
+use sys::{Error, os, procfs};
 
 /// A recording that is ready to sample.
 pub struct Opened<'a> {
@@ -41,6 +42,8 @@ struct Unattached {
     /// The functions that will call them, if profile types may have programs. Reading them takes
     /// time, which programs that are attached already would attribute to threads.
     frames: Option<BpfFrames>,
+    /// Those of the target's processes, as well.
+    interpreters: Interpreters,
 }
 
 /// The open events, with prof's own BPF programs.
@@ -48,14 +51,30 @@ struct Attached {
     session: Session,
     /// The functions that call the programs, if there are any.
     frames: Option<BpfFrames>,
+    interpreters: Interpreters,
     /// Number of the session's notes that are known before sampling starts.
     notes_at_start: usize,
 }
 
 impl Unattached {
-    fn new(types: &ProfileTypes) -> Unattached {
+    fn new(types: &ProfileTypes, options: &Options) -> Unattached {
         let may_have_programs = types.iter().any(|(_, kind)| kind.program_needs().thread_events);
-        Unattached { frames: may_have_programs.then(BpfFrames::read) }
+        let pids = match &options.target {
+            Target::Processes { pids, tree: true } => {
+                [&pids[..], &procfs::descendants(pids)].concat()
+            }
+            Target::Processes { pids, tree: false } => pids.clone(),
+            Target::Threads(tids) => {
+                tids.iter().filter_map(|&tid| Some(procfs::owner(tid)?.0)).collect()
+            }
+            Target::Command(_) | Target::Everything | Target::Cgroup(_) => Vec::new(),
+        };
+        let walks = may_have_programs && options.stacks.has_copies();
+        let processes = if walks { options.target.processes(&pids) } else { Vec::new() };
+        Unattached {
+            frames: may_have_programs.then(BpfFrames::read),
+            interpreters: Interpreters::running_in(&processes),
+        }
     }
 
     fn attach(
@@ -67,7 +86,7 @@ impl Unattached {
         let session = Session::open(&plan.options, types, command)?;
         let frames = self.frames.filter(|_| session.has_programs());
         let notes_at_start = session.notes().len();
-        Ok(Attached { session, frames, notes_at_start })
+        Ok(Attached { session, frames, interpreters: self.interpreters, notes_at_start })
     }
 }
 
@@ -106,7 +125,11 @@ impl<'a> Opened<'a> {
         let analysis = start_analysis()?;
         let mut precedence = os::Precedence::take_real_time();
         let used = UsedBefore::now(&plan.options.target);
-        let attached = Unattached::new(&types).attach(&plan, &mut types, command.stopped_pid())?;
+        let attached = Unattached::new(&types, &plan.options).attach(
+            &plan,
+            &mut types,
+            command.stopped_pid(),
+        )?;
         let at_start: Vec<Message> =
             attached.session.notes().iter().chain(&prepared).cloned().collect();
         at_start.iter().for_each(note);
@@ -128,6 +151,8 @@ impl<'a> Opened<'a> {
         started: &mut dyn FnMut(Duration),
         live: Option<&'a mut dyn Live>,
     ) -> Result<Running<'a>, Error> {
+        let walks = self.attached.session.deep().walk_maps().cloned();
+        self.attached.interpreters.set_maps(walks);
         self.attached.session.begin();
         let start = StartTime::now();
         let cpu_time = CpuTimeBefore::new(&self.plan.options.target, &self.attached.session);
@@ -137,8 +162,9 @@ impl<'a> Opened<'a> {
         let at_start = AtStart::read(&processes);
         started(self.requested.elapsed());
         let Opened { plan, types, command, used, analysis, precedence, attached, notes, .. } = self;
-        let Attached { session, frames, notes_at_start } = attached;
+        let Attached { session, frames, interpreters, notes_at_start } = attached;
         let mut aggregator = aggregator(&plan, types, &session, start, frames);
+        aggregator.maker.interpreters = interpreters;
         aggregator.maker.table.expect(at_start);
         if let Some(pid) = stopped {
             aggregator.maker.table.expect_exec(pid);

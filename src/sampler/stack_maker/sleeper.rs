@@ -37,15 +37,27 @@ impl StackMaker {
         }
     }
 
+    /// If its process has an interpreter, the first stack is native: it tells that.
     fn try_copies(&mut self, thread: ThreadId, scratch: &mut Scratch) -> io::Result<bool> {
+        let is_known = self.interpreters.has_runtime(thread.pid);
+        let counts = (self.counts.user_stacks, self.counts.ends, self.interpreters.counts);
+        let made = self.try_sizes(thread, scratch)?;
+        if is_known || !made || !self.interpreters.has_runtime(thread.pid) {
+            return Ok(made);
+        }
+        (self.counts.user_stacks, self.counts.ends, self.interpreters.counts) = counts;
+        self.try_sizes(thread, scratch)
+    }
+
+    fn try_sizes(&mut self, thread: ThreadId, scratch: &mut Scratch) -> io::Result<bool> {
         for (i, size) in COPIES.into_iter().enumerate() {
-            let before = (self.counts.user_stacks, self.counts.ends);
+            let before = (self.counts.user_stacks, self.counts.ends, self.interpreters.counts);
             let copied = self.try_copy(thread, size, scratch)?;
             let cut = self.counts.ends[StackEnd::DumpTooSmall as usize]
                 > before.1[StackEnd::DumpTooSmall as usize];
             match copied {
                 SleeperCopy::Full if cut && i + 1 < COPIES.len() => {
-                    (self.counts.user_stacks, self.counts.ends) = before;
+                    (self.counts.user_stacks, self.counts.ends, self.interpreters.counts) = before;
                 }
                 SleeperCopy::Full | SleeperCopy::Whole => return Ok(true),
                 SleeperCopy::No => return Ok(false),
@@ -66,6 +78,7 @@ impl StackMaker {
         let Some(asleep) = procfs::asleep_at(thread)? else { return Ok(SleeperCopy::No) };
         let in_kernel = procfs::kernel_stack(thread);
         let procfs::Asleep { ip, sp, .. } = asleep;
+        let walked = self.interpreters.walk_sleeper(thread, asleep);
         let mut copy = vec![0; size];
         // A kernel thread has none.
         let length = if sp == 0 { 0 } else { os::read_memory(thread.pid, sp, &mut copy)? };
@@ -87,6 +100,7 @@ impl StackMaker {
             },
         };
         let sample = Sample::with_user_stack(thread, os::monotonic_nanos(), ip, user);
+        let sample = Sample { walked: &walked, ..sample };
         scratch.split(&sample);
         self.make_from_chain(&sample, Origin::Elsewhere, scratch);
         if !in_kernel.is_empty() {

@@ -146,6 +146,35 @@ fn split(records: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl Walked {
+    /// The record of this walk, as a program would write it if one had the room for it.
+    pub fn record(&self) -> Vec<u8> {
+        let status = match self.copy.status {
+            Status::Complete => status::COMPLETE,
+            Status::Fault => status::FAULT,
+            Status::TooMany => status::TOO_MANY,
+            Status::Nothing => status::NOTHING,
+        };
+        let mut record = vec![0; header::SIZE];
+        for (at, value) in [
+            (header::TIME, self.time),
+            (header::PID, self.pid as u64),
+            (header::TID, self.tid as u64),
+            (header::IP, self.ip),
+            (header::SP, self.sp),
+            (header::ID, self.id),
+            (header::WALK, self.walk as u64),
+            (header::STATUS, status as u64),
+            (header::OBJECT, self.copy.object),
+            (header::FIRST, self.copy.first),
+            (header::LENGTH, self.copy.bytes.len() as u64),
+            (header::TOOK, self.took),
+        ] {
+            record[at as usize..][..8].copy_from_slice(&value.to_ne_bytes());
+        }
+        record.extend_from_slice(&self.copy.bytes);
+        record
+    }
+
     /// The walk that begins with a record.
     fn parse(record: &[u8]) -> Option<Walked> {
         let field = |at| number(record, at);

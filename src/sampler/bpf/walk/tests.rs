@@ -132,6 +132,18 @@ fn a_walk_of_which_a_record_is_lost_has_no_copy() {
 }
 
 #[test]
+fn a_walk_is_that_of_its_record() {
+    use interpreters::walk::Status;
+    for (status, bytes) in [(Status::Complete, &b"frames"[..]), (Status::Nothing, b"")] {
+        let copy = WalkCopy { status, object: 7, first: 8, bytes: bytes.to_vec() };
+        let (id, walk) = (5, 1);
+        let walked = Walked { time: 1, pid: 2, tid: 3, ip: 4, sp: 6, id, walk, took: 9, copy };
+        let records = [walked.record(), walked.record()].concat();
+        assert_eq!(super::walked(&records).collect::<Vec<_>>(), [walked.clone(), walked]);
+    }
+}
+
+#[test]
 fn damaged_records_have_no_copy() {
     let whole = record(1, 0, 0, status::COMPLETE, b"frames");
     for length in 0..whole.len() {

@@ -10,6 +10,7 @@ use rustc_hash::FxHashSet;
 
 use super::THREADS;
 use super::round::{Round, ThreadCounting, ThreadsSeen};
+use crate::sampler::interpreters::Interpreters;
 use crate::sampler::permissions::{Wanted, refused};
 use crate::sampler::recording::{Recording, set_time};
 use crate::sampler::stack_maker::{StackMaker, truncated};
@@ -33,6 +34,7 @@ pub fn snapshot(target: &Target) -> Result<Recording, Error> {
     let stacks = StackMethod::Auto { dump: MAX_DUMP };
     let mut maker = StackMaker::new(builder, stacks);
     maker.read_jit_files();
+    maker.interpreters = Interpreters::of_sleepers();
     let mut round = Round::begin(&mut maker, threads.clone(), ThreadCounting::Alone);
     while !round.step(&mut maker, 1) {}
     let Round { seen, mut notes, .. } = round;

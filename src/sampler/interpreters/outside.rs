@@ -1,0 +1,112 @@
+//! What is read of interpreters without a sample: which ones run as the recording begins, and the
+//! frames of threads that sleep.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::codes::Codes;
+use super::{InProcess, Interpreters, detect_in, language_of};
+use crate::sampler::bpf::thread_pointers::ThreadPointers;
+use crate::sampler::bpf::walk::{WalkMaps, Walked};
+use interpreters::walk::{self, Start, WalkDescriptor};
+use interpreters::{Budget, Interpreter, ProcessMemory};
+use sys::ThreadId;
+use sys::procfs::{self, Asleep};
+
+/// A part of the path of a file that most processes with an interpreter have mapped. Others are
+/// recognized at their first sample.
+fn part_of_path(interpreter: Interpreter) -> &'static str {
+    match interpreter {
+        Interpreter::Cpython => "python",
+    }
+}
+
+/// Limit for the time in which interpreters are looked for before the recording begins.
+const LONGEST_LOOK: Duration = Duration::from_millis(300);
+
+/// What is read of a thread that sleeps.
+const OF_SLEEPER: Budget = Budget { bytes: 1 << 20, calls: 10_000 };
+
+impl Interpreters {
+    /// Those that run in these processes: their first waits may last for all of the recording.
+    pub fn running_in(processes: &[i32]) -> Interpreters {
+        let mut interpreters = Interpreters::default();
+        let begun = Instant::now();
+        for &pid in processes {
+            if begun.elapsed() > LONGEST_LOOK {
+                break;
+            }
+            let maps = procfs::maps(pid).unwrap_or_default();
+            let is_mapped = |interpreter: &Interpreter| {
+                memchr::memmem::find(&maps, part_of_path(*interpreter).as_bytes()).is_some()
+            };
+            for interpreter in Interpreter::ALL.into_iter().filter(is_mapped) {
+                interpreters.find(pid, interpreter);
+            }
+        }
+        interpreters
+    }
+
+    /// Recognizes an interpreter that a process may have.
+    fn find(&mut self, pid: i32, interpreter: Interpreter) {
+        let codes = Codes::new(pid);
+        if let Ok(Some(runtime)) = detect_in(pid, interpreter, &codes)
+            && let Some(found) = self.begin(pid, language_of(interpreter), runtime, codes)
+        {
+            self.processes.insert(pid, found);
+        }
+    }
+
+    /// Lets programs walk as these maps say.
+    pub fn set_maps(&mut self, maps: Option<Arc<WalkMaps>>) {
+        // Maps have the PIDs of the kernel's namespace.
+        self.maps = maps.filter(|_| procfs::is_first_pid_namespace());
+        let maps = self.maps.as_deref();
+        self.processes.retain(|pid, process| match (maps, process) {
+            (Some(maps), InProcess::Found(found)) => {
+                maps.set(*pid, found.id, found.runtime.walks()).is_ok()
+            }
+            _ => false,
+        });
+    }
+
+    /// For threads that sleep, of which no program takes samples.
+    pub fn of_sleepers() -> Interpreters {
+        let interpreters = Interpreters::default();
+        interpreters.pointers();
+        interpreters
+    }
+
+    fn pointers(&self) -> Option<&ThreadPointers> {
+        self.pointers.get_or_init(|| ThreadPointers::load().ok()).as_ref()
+    }
+
+    /// True if frames of sleepers are read.
+    pub(super) fn reads_sleepers(&self) -> bool {
+        self.pointers.get().is_some_and(Option::is_some)
+    }
+
+    /// What a program would copy of a thread that sleeps, in records: reads its memory. The caller has
+    /// to make sure that the thread does not run in the meantime. Empty if its process has no known
+    /// interpreter, or if registers are needed that nothing tells.
+    pub fn walk_sleeper(&self, thread: ThreadId, asleep: Asleep) -> Vec<u8> {
+        let Some(InProcess::Found(found)) = self.processes.get(&thread.pid) else {
+            return Vec::new();
+        };
+        let walks = found.runtime.walks();
+        let needs_frame = |walk: &WalkDescriptor| walk.starts.contains(&Start::FramePointer);
+        if walks.iter().any(needs_frame) {
+            return Vec::new();
+        }
+        let Some(pointer) = self.pointers().and_then(|pointers| pointers.of(thread)) else {
+            return Vec::new();
+        };
+        let memory = ProcessMemory::new(thread.pid, OF_SLEEPER);
+        let record = |(walk, descriptor)| {
+            let copy = walk::run(descriptor, walk::Thread { pointer, frame: 0 }, &memory);
+            let (ThreadId { pid, tid }, Asleep { ip, sp, .. }) = (thread, asleep);
+            Walked { time: 0, pid, tid, ip, sp, id: found.id, walk, took: 0, copy }.record()
+        };
+        walks.iter().enumerate().flat_map(record).collect()
+    }
+}
