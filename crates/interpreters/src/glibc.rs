@@ -2,6 +2,7 @@
 //! `_thread_db_*` with the bits, number and offset of members (`nptl_db/structs.def`).
 
 use crate::images::LoadedImage;
+use crate::memory::{Memory, ReadError};
 
 /// Members of `struct pthread`, at which the thread pointer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,43 @@ impl ThreadLayout {
     pub fn offsets(self) -> [u32; 4] {
         [self.tid, self.specific, self.value_size, self.value]
     }
+}
+
+/// Most threads of a process that are found.
+const MAX_THREADS: usize = 1024;
+
+/// Thread pointers of all threads, from the two lists that glibc 2.34 and later has of them: of those
+/// with stacks that it made, and of others, such as the main thread. None without these lists.
+///
+/// # Errors
+///
+/// Memory cannot be read.
+pub fn thread_pointers(images: &[LoadedImage], memory: &dyn Memory) -> Result<Vec<u64>, ReadError> {
+    const GLOBAL: &str = "_rtld_global";
+    let names = [
+        "_thread_db_rtld_global__dl_stack_user",
+        "_thread_db_rtld_global__dl_stack_used",
+        "_thread_db_pthread_list",
+    ];
+    let global = images.iter().find_map(|image| image.symbols(&[GLOBAL]).get(GLOBAL).copied());
+    let offsets = images.iter().find_map(|image| {
+        let symbols = image.symbols(&names);
+        let offset = |name: &str| {
+            let words: [u8; 12] = image.constant(symbols.get(name)?.address)?;
+            words.last_chunk().map(|offset| u64::from(u32::from_le_bytes(*offset)))
+        };
+        Some([offset(names[0])?, offset(names[1])?, offset(names[2])?])
+    });
+    let mut found = Vec::new();
+    let (Some(global), Some([user, used, list])) = (global, offsets) else { return Ok(found) };
+    for head in [user, used].map(|offset| global.address.wrapping_add(offset)) {
+        let mut entry = memory.word(head)?;
+        while entry != head && found.len() < MAX_THREADS {
+            found.push(entry.wrapping_sub(list));
+            entry = memory.word(entry)?;
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use memmap2::Mmap;
 use object::LittleEndian;
-use object::elf::{FileHeader64, PT_LOAD, SHN_UNDEF, SHT_DYNSYM, SHT_SYMTAB, SectionType};
+use object::elf::{
+    FileHeader64, PT_INTERP, PT_LOAD, PT_TLS, SHN_UNDEF, SHT_DYNSYM, SHT_SYMTAB, SectionType,
+};
 use object::read::elf::{FileHeader, ProgramHeader, SectionTable, Sym};
 use sys::elf::{Elf, MAX_PROGRAM_HEADERS, NameBudget};
 use sys::foreign::{Links, Root};
@@ -169,6 +171,22 @@ impl LoadedImage<'_> {
             }
         }
         Some(())
+    }
+
+    /// The distance from a thread pointer to a thread-local variable of an executable, whose symbol has
+    /// this place (x86-64 psABI, variant II of TLS, local exec).
+    pub(crate) fn thread_local(&self, symbol: Place) -> Option<i32> {
+        let header = Header::parse(self.file).ok()?;
+        let endian = header.endian().ok()?;
+        let segments = header.program_headers(endian, self.file).ok()?;
+        let segments = || segments.iter().take(MAX_PROGRAM_HEADERS);
+        if !segments().any(|s| s.p_type(endian) == PT_INTERP) {
+            return None;
+        }
+        let block = segments().find(|s| s.p_type(endian) == PT_TLS)?;
+        let size = block.p_memsz(endian).checked_next_multiple_of(block.p_align(endian).max(1))?;
+        let offset = symbol.address.wrapping_sub(self.bias.apply(FileAddress(0)).0);
+        i32::try_from(offset.wrapping_sub(size).cast_signed()).ok().filter(|distance| *distance < 0)
     }
 
     /// Addresses of the process from the first to the last that the file is mapped at.
