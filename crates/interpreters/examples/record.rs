@@ -1,9 +1,11 @@
-//! Records what walks and names read of a process with CPython: `record PID STACKS OUTPUT`. STACKS is
-//! what `scripts/known.py` has written; the threads that it names are walked.
+//! Records what walks and names read of a process with CPython or V8: `record PID STACKS OUTPUT`. STACKS
+//! is what `scripts/known.py` or `known.js` has written; the threads that it names are walked.
 
+use interpreters::glibc::{ThreadLayout, thread_pointers};
 use interpreters::walk::{Thread, run};
 use interpreters::{
-    Budget, Copied, MappedFiles, Memory, Process, ProcessMemory, Recorder, Runtime, cpython,
+    Budget, Copied, LoadedImage, MappedFiles, Memory, Process, ProcessMemory, Recorder, Runtime,
+    cpython, v8,
 };
 
 use sys::record::AllRegs;
@@ -17,30 +19,60 @@ fn main() {
     let recorder = Recorder::new(&memory);
     let files = MappedFiles::open(pid).expect("files of the process");
     let threads = sys::procfs::threads(pid).expect("threads of the process");
-    let process = Process { images: &files.images(), threads: &threads, memory: &recorder };
-    let found = cpython::detect(&process).expect("CPython that is supported").expect("CPython");
-    let pointers = thread_pointers(&stacks);
-    for pointer in &pointers {
-        walk(&found, *pointer, &recorder);
+    let images = files.images();
+    // What V8's check reads is large, and not recorded.
+    let process = Process { images: &images, threads: &threads, memory: &memory };
+    let (runtime, facts, pointers): (Box<dyn Runtime>, _, _) =
+        match v8::detect(&process).expect("V8 that is supported") {
+            Some(found) => {
+                let pointers = pointers_of(&named_threads(&stacks, 10), &images, &memory);
+                (Box::new(found.clone()), found.facts(), pointers)
+            }
+            None => {
+                let process = Process { memory: &recorder, ..process };
+                let found = cpython::detect(&process).expect("CPython that is supported");
+                let found = found.expect("V8 or CPython");
+                let pointers = named_threads(&stacks, 16);
+                let pointers = pointers.into_iter().map(|pointer| (pointer, pointer)).collect();
+                (Box::new(found.clone()), found.facts(), pointers)
+            }
+        };
+    for (_, pointer) in &pointers {
+        walk(&*runtime, *pointer, &recorder);
     }
     let mut recorded = recorder.into_recorded();
-    recorded.facts = found.facts();
+    recorded.facts = facts;
     let threads: Vec<String> = threads.iter().map(i32::to_string).collect();
     recorded.facts.push(("threads".to_owned(), threads.join(" ")));
-    let pointers: Vec<String> = pointers.iter().map(u64::to_string).collect();
+    let pair = |(number, pointer): &(u64, u64)| {
+        if number == pointer { pointer.to_string() } else { format!("{number}={pointer}") }
+    };
+    let pointers: Vec<String> = pointers.iter().map(pair).collect();
     recorded.facts.push(("pointers".to_owned(), pointers.join(" ")));
     std::fs::write(output, recorded.to_bytes()).expect("a file is written");
 }
 
-/// Thread pointers in the stacks of the program.
-fn thread_pointers(stacks: &str) -> Vec<u64> {
+/// The threads in the stacks of the program: thread pointers, or their numbers.
+fn named_threads(stacks: &str, radix: u32) -> Vec<u64> {
     let threads = stacks.lines().filter_map(|line| line.strip_prefix("thread "));
-    let pointer = |line: &str| u64::from_str_radix(line.split(' ').next()?, 16).ok();
-    threads.map(|line| pointer(line).expect("a thread pointer")).collect()
+    let number = |line: &str| u64::from_str_radix(line.split(' ').next()?, radix).ok();
+    threads.map(|line| number(line).expect("a thread")).collect()
+}
+
+/// Thread pointers of threads with these numbers.
+fn pointers_of(threads: &[u64], images: &[LoadedImage], memory: &ProcessMemory) -> Vec<(u64, u64)> {
+    let number = ThreadLayout::find(images).expect("glibc").tid;
+    let all = thread_pointers(images, memory).expect("threads");
+    let memory: &dyn Memory = memory;
+    let pair = |pointer: u64| {
+        let number = memory.half(pointer + u64::from(number)).expect("a thread");
+        (u64::from(number), pointer)
+    };
+    all.into_iter().map(pair).filter(|(number, _)| threads.contains(number)).collect()
 }
 
 /// Reads the frames of a thread, and all names.
-fn walk(found: &cpython::Cpython, pointer: u64, memory: &dyn Memory) {
+fn walk(found: &dyn Runtime, pointer: u64, memory: &dyn Memory) {
     let thread = Thread { pointer, frame: 0 };
     let copies: Vec<_> = found.walks().iter().map(|walk| run(walk, thread, memory)).collect();
     let mut frames = Vec::new();

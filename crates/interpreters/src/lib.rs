@@ -12,19 +12,23 @@
 //! own.
 
 pub mod cpython;
+#[cfg(feature = "testing")]
+pub mod glibc;
+#[cfg(not(feature = "testing"))]
 mod glibc;
 mod images;
 mod interpreter;
 mod lines;
 mod memory;
 pub mod merge;
+pub mod v8;
 pub mod walk;
 
 use std::fmt;
 
 pub use images::{LoadedImage, MappedFiles, Process};
 pub use interpreter::Interpreter;
-pub use lines::Lines;
+pub use lines::{Lines, Steps};
 pub use memory::{Budget, Memory, ProcessMemory, ReadError};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{Recorded, Recorder};

@@ -12,6 +12,38 @@ pub enum Lines {
     /// `co_linetable` of CPython 3.11 and later: entries of several bytes, of which only the first
     /// has its highest bit set (`Objects/locations.md`).
     Locations(Box<[u8]>),
+    /// Lines of V8's code, in the order of positions. Those of machine code are numbers of their own
+    /// ([`Steps::CODE`]).
+    Steps(Box<Steps>),
+}
+
+/// The lines of a function of V8: pairs of the position at which a line begins and the line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// Of bytecode.
+    pub bytecode: Vec<(u32, u32)>,
+    /// Of the machine code that the function had, by the low bits of addresses.
+    pub code: Vec<(u32, u32)>,
+}
+
+impl Steps {
+    /// In a position: it is that of machine code.
+    pub const CODE: u32 = 1 << 31;
+
+    /// Line 0 of a pair: there is none.
+    pub const NONE: u32 = 0;
+
+    /// That of machine code without a table is the first line.
+    fn line(&self, first: u32, position: u32) -> Option<u32> {
+        let is_code = position & Steps::CODE != 0;
+        let steps = if is_code { &self.code } else { &self.bytecode };
+        let found = match steps.partition_point(|(start, _)| *start <= position) {
+            0 if is_code => Some(first),
+            0 => None,
+            after => steps.get(after - 1).map(|(_, line)| *line),
+        };
+        found.filter(|line| *line != Steps::NONE)
+    }
 }
 
 impl Lines {
@@ -21,6 +53,7 @@ impl Lines {
             Lines::Pairs(table) => line_of_pairs(table, position),
             Lines::Ranges(table) => find(ranges(table), position)?,
             Lines::Locations(table) => find(locations(table), position)?,
+            Lines::Steps(steps) => return steps.line(first, position),
         };
         u32::try_from(i64::from(first) + line).ok().filter(|line| *line > 0)
     }
@@ -28,7 +61,7 @@ impl Lines {
     /// Size in bytes of the code that it covers; `None` if the table does not state it.
     pub(crate) fn code_size(&self) -> Option<u64> {
         match self {
-            Lines::Pairs(_) => None,
+            Lines::Pairs(_) | Lines::Steps(_) => None,
             Lines::Ranges(table) => Some(ranges(table).map(|(size, _)| u64::from(size)).sum()),
             Lines::Locations(table) => {
                 Some(locations(table).map(|(size, _)| u64::from(size)).sum())
@@ -40,6 +73,7 @@ impl Lines {
     pub fn len(&self) -> usize {
         match self {
             Lines::Pairs(table) | Lines::Ranges(table) | Lines::Locations(table) => table.len(),
+            Lines::Steps(steps) => (steps.bytecode.len() + steps.code.len()) * 8,
         }
     }
 

@@ -1,0 +1,118 @@
+// Waits in known stacks, and writes them: for each thread a line `thread TID SHAPE`, and for each frame
+// of JavaScript up to the call from C++ a line `FUNCTION<tab>SCRIPT<tab>LINE`, the innermost first; at
+// the end `ready`.
+//
+// known.js [plain]: with `plain`, no lines are written, and V8 has not computed any.
+'use strict';
+const fs = require('fs');
+const { Worker, isMainThread, workerData } = require('worker_threads');
+
+const isPlain = process.argv[2] === 'plain';
+const cell = isMainThread ? new Int32Array(new SharedArrayBuffer(8)) : workerData.cell;
+const shape = isMainThread ? 'main' : workerData.shape;
+
+function tid() {
+  return fs.readlinkSync('/proc/thread-self').split('/').pop();
+}
+
+function frames() {
+  const prepare = Error.prepareStackTrace;
+  const limit = Error.stackTraceLimit;
+  Error.stackTraceLimit = Infinity;
+  Error.prepareStackTrace = (_, sites) => sites;
+  const sites = new Error().stack.slice(2);
+  Error.prepareStackTrace = prepare;
+  Error.stackTraceLimit = limit;
+  // V8's own functions have no line. The names of node's own are not those of their code.
+  return sites.filter((site) => site.getLineNumber() !== null).map((site) => {
+    const file = site.getFileName() ?? '';
+    const own = site.isEval() && site.getFunctionName() === 'eval' ? '' : site.getFunctionName();
+    const name = file.startsWith('node:') ? '*' : own || '(anonymous)';
+    return `${name}\t${file}\t${site.getLineNumber()}\n`;
+  });
+}
+
+function report() {
+  const text = isPlain ? '' : frames().join('');
+  fs.writeSync(1, `thread ${tid()} ${shape}\n${text}${isMainThread ? 'ready\n' : ''}`);
+  Atomics.add(cell, 1, 1); Atomics.notify(cell, 1);
+}
+
+function wait() {
+  report(); Atomics.wait(cell, 0, 0);
+  return cell[0];
+}
+
+class Shape {
+  #depth = 3;
+  method(n) {
+    return n > 0 ? this.method(n - 1) + 1 : Shape.still(() => wait());
+  }
+
+  static still(inner) {
+    return this.prototype.value(inner);
+  }
+
+  value(inner) {
+    return inner();
+  }
+}
+
+const object = {};
+object.assigned = function () {
+  return new Shape().method(3);
+};
+
+function sorted() {
+  let found;
+  [2, 1].sort((a, b) => { found ??= object.assigned(); return a - b; });
+  return found;
+}
+
+function* generator() {
+  yield [1].map(() => {
+    return sorted();
+  });
+}
+
+function ä人() {
+  const made = new Function('inner', 'return 1 +\n inner();');
+  return made(() => [...generator()]);
+}
+
+const long = new Function(`return function ${'n'.repeat(600)}(inner) { return inner(); }`)();
+
+// Compiled without optimization, and optimized: their frames have other code.
+function baseline(n, inner) {
+  return n > 0 ? baseline(n - 1, inner) : inner();
+}
+
+function optimized(inner) {
+  let sum = 0;
+  for (let i = 0; i < 20; i++) { sum += i; }
+  return inner() + sum;
+}
+
+function compile() {
+  const tier = (f, name) => { try { new Function('f', `%${name}(f)`)(f); } catch { /* no flag */ } };
+  for (let i = 0; i < 100; i++) { baseline(3, () => i); optimized(() => i); }
+  tier(baseline, 'CompileBaseline');
+  tier(optimized, 'PrepareFunctionForOptimization');
+  optimized(() => 1); optimized(() => 2);
+  tier(optimized, 'OptimizeFunctionOnNextCall');
+  optimized(() => 3);
+}
+
+function tiers() {
+  return baseline(2, () => optimized(() => long(ä人)));
+}
+
+compile();
+if (isMainThread) {
+  const names = isPlain ? [] : ['worker'];
+  for (const name of names) new Worker(__filename, { workerData: { cell, shape: name } });
+  while (Atomics.load(cell, 1) < names.length) Atomics.wait(cell, 1, Atomics.load(cell, 1), 100);
+  tiers();
+} else {
+  object.assigned();
+}

@@ -1,0 +1,268 @@
+//! From the bytes that were copied at a sample to frames, and their places among native ones.
+
+use super::V8;
+use super::heap::is_object;
+use crate::merge::{Merge, NativeStack, Place};
+use crate::walk::{Frame, Status, WalkCopy, WalkDescriptor};
+use crate::{ChainEnd, CodeKey, Copied, Steps, UserFrame};
+
+/// Places of words in what is copied of a frame (`src/execution/frame-constants.h`, and the constants
+/// `v8dbg_off_fp_*`).
+pub(super) mod place {
+    /// Offset of the first byte from the frame pointer.
+    pub const LO: i32 = -40;
+    /// Position in the bytecode, if it is interpreted.
+    pub const POSITION: usize = 0;
+    /// Bytecode, if it is interpreted or compiled without optimization.
+    pub const BYTECODE: usize = 8;
+    /// The function.
+    pub const FUNCTION: usize = 24;
+    /// The function's context, or the kind of a frame of V8's own.
+    pub const CONTEXT: usize = 32;
+    /// The caller's frame pointer.
+    pub const CALLER: usize = 40;
+    /// The address at which the caller goes on.
+    pub const RETURN: usize = 48;
+    /// What is copied of the function.
+    pub const BEHIND: usize = 56;
+}
+
+/// Largest position in bytecode.
+const MAX_POSITION: u32 = 16 << 20;
+
+/// Numbers of kinds of frames are below; those of C++ have other words in their place.
+const KINDS: u64 = 64;
+
+/// Numbers of registers in DWARF's order: the stack pointer, and what the interpreter keeps in others.
+mod register {
+    pub const STACK: usize = 7;
+    pub const OFFSET: usize = 9;
+    pub const BYTECODE: usize = 12;
+}
+
+/// A frame of the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    /// Its frame pointer.
+    pub address: u64,
+    /// The number of the user's frame; `None` for one of V8's own.
+    pub user: Option<usize>,
+}
+
+/// A decoded chain; the user's frames are in the caller's list.
+pub(super) struct Chain {
+    /// How it ends.
+    pub end: ChainEnd,
+    /// Its frames, up to the call into JavaScript.
+    pub links: Vec<Link>,
+}
+
+impl Chain {
+    fn without_frames(end: ChainEnd) -> Chain {
+        Chain { end, links: Vec::new() }
+    }
+}
+
+/// The kind of a frame.
+enum Kind {
+    /// It executes JavaScript, or a function of V8's that has a `JSFunction`.
+    Function,
+    /// C++ called JavaScript.
+    Entry,
+    /// Another one of V8's own.
+    Own,
+}
+
+/// Decodes the frames of a sample and adds them to `out`; none if they are damaged.
+pub(super) fn decode(v8: &V8, copied: Copied<'_>, out: &mut Vec<UserFrame>) -> Chain {
+    let walks = copied.walks.iter().zip(&v8.walks);
+    // A call out of JavaScript comes first: the frame pointer is another function's then.
+    let Some((copy, walk)) = walks.rev().find(|(copy, _)| copy.first != 0) else {
+        return Chain::without_frames(ChainEnd::Nothing);
+    };
+    let registers = copied.registers.in_dwarf_order();
+    let is_called_out = walk.path.len() == 1;
+    let sp = registers.map_or(0, |all| all[register::STACK]);
+    let start = out.len();
+    let ip =
+        copied.registers.bytes().get(8 * sys::arch::IP..).and_then(|bytes| bytes.first_chunk());
+    let ip = ip.map_or(0, |ip| u64::from_le_bytes(*ip));
+    let registers = registers.filter(|_| !is_called_out);
+    let chain = Decoder { v8, walk, registers, ip }.chain(copy, sp, out);
+    chain.unwrap_or_else(|| {
+        out.truncate(start);
+        // The frame pointer of a thread that does not execute JavaScript is no frame's.
+        Chain::without_frames(if is_called_out { ChainEnd::Damaged } else { ChainEnd::Nothing })
+    })
+}
+
+struct Decoder<'a> {
+    v8: &'a V8,
+    walk: &'a WalkDescriptor,
+    /// Those of the innermost frame.
+    registers: Option<[u64; sys::arch::DWARF_ORDER.len()]>,
+    /// See [`Decoder::registers`].
+    ip: u64,
+}
+
+impl Decoder<'_> {
+    /// `None` if the frames are no chain of V8's.
+    fn chain(&self, copy: &WalkCopy, sp: u64, out: &mut Vec<UserFrame>) -> Option<Chain> {
+        let start = out.len();
+        let mut links: Vec<Link> = Vec::new();
+        // The address at which the frame goes on.
+        let mut pc = None;
+        let mut inner = sp;
+        for frame in copy.frames(self.walk) {
+            if frame.address < inner || !frame.address.is_multiple_of(8) {
+                return None;
+            }
+            inner = frame.address + 1;
+            let mut user = None;
+            match kind(&frame)? {
+                Kind::Entry => {
+                    links.push(Link { address: frame.address, user });
+                    return Some(Chain { end: ChainEnd::Complete, links });
+                }
+                Kind::Own => {}
+                Kind::Function => {
+                    if let Some(code) = self.code(&frame, pc)? {
+                        user = Some(out.len() - start);
+                        out.push(UserFrame { address: frame.address, code, is_entry: true });
+                    }
+                }
+            }
+            links.push(Link { address: frame.address, user });
+            pc = Some(frame.word(place::RETURN));
+        }
+        let end = match copy.status {
+            Status::TooMany => ChainEnd::TooMany,
+            Status::Fault if !links.is_empty() => ChainEnd::Fault,
+            // There is no call into JavaScript.
+            _ => return None,
+        };
+        // Only the rest of a chain that is known to be one may be missing.
+        let is_known = self.registers.is_none() || links.iter().any(|link| link.user.is_some());
+        is_known.then_some(Chain { end, links })
+    }
+
+    /// The user's code of a frame: `Some(None)` if it has none, `None` if it is no frame of V8's.
+    fn code(&self, frame: &Frame, pc: Option<u64>) -> Option<Option<CodeKey>> {
+        let offsets = &self.v8.offsets;
+        let function = frame.word(place::FUNCTION);
+        let (lo, size) = self.v8.function_block();
+        let word = |at: u32| frame.word(place::BEHIND + (at as i32 - lo) as usize);
+        let object = word(offsets.function_shared);
+        if !is_object(function) || !is_object(object) {
+            return None;
+        }
+        let behind = place::BEHIND + usize::from(size);
+        let words = [0, 8, 16, 24].map(|at| frame.word(behind + at));
+        let Some([script, scope, number]) = identity(words) else { return Some(None) };
+        let (position, is_machine_code) = self.position(frame, pc);
+        let code = offsets.function_code.filter(|_| is_machine_code).map_or(0, word);
+        let identity = [script, scope, number, code];
+        Some(Some(CodeKey { object, identity, position }))
+    }
+
+    /// The position of a frame, and whether it is one of machine code.
+    fn position(&self, frame: &Frame, pc: Option<u64>) -> (u32, bool) {
+        let first = self.v8.offsets.bytecode - 1;
+        let bytecode = frame.word(place::BYTECODE);
+        let in_bytecode = |offset: u64| match offset.checked_sub(u64::from(first)) {
+            Some(position) if position < MAX_POSITION.into() => (position as u32, false),
+            _ => (CodeKey::NOT_BEGUN, false),
+        };
+        match (pc, self.registers) {
+            (Some(pc), _) if self.v8.is_interpreter(pc) && is_object(bytecode) => {
+                let position = frame.word(place::POSITION);
+                let is_number = position as u32 == 0;
+                in_bytecode(if is_number { position >> 32 } else { 0 })
+            }
+            // The instruction before the one that is returned to is the call.
+            (Some(pc), _) => (machine_code(pc.wrapping_sub(1)), true),
+            // The interpreter keeps both in registers; the frame has the position of the last call.
+            (None, Some(all)) if all[register::BYTECODE] == bytecode && is_object(bytecode) => {
+                in_bytecode(all[register::OFFSET])
+            }
+            (None, Some(_)) => (machine_code(self.ip), true),
+            (None, None) => (CodeKey::NOT_BEGUN, false),
+        }
+    }
+}
+
+impl V8 {
+    /// True for the address at which the interpreter goes on, wherever its code is mapped: pages keep
+    /// their contents.
+    fn is_interpreter(&self, pc: u64) -> bool {
+        const PAGE: u64 = 4096;
+        let Some(address) = self.symbols.interpreter else { return false };
+        let is_copy = |first: u64| pc.wrapping_sub(address - first).is_multiple_of(PAGE);
+        pc == address || self.symbols.builtins.is_some_and(is_copy)
+    }
+}
+
+fn machine_code(pc: u64) -> u32 {
+    // `CodeKey::NOT_BEGUN` is no position.
+    (pc as u32 | Steps::CODE).min(CodeKey::NOT_BEGUN - 1)
+}
+
+/// `None` if it is no frame of V8's.
+fn kind(frame: &Frame) -> Option<Kind> {
+    let context = frame.word(place::CONTEXT);
+    match context >> 1 {
+        _ if context & 1 != 0 => is_object(context).then_some(Kind::Function),
+        1 | 2 => Some(Kind::Entry),
+        kind => (1..KINDS).contains(&kind).then_some(Kind::Own),
+    }
+}
+
+/// The words of a key, from four words of a `SharedFunctionInfo` before and from its script; `None` if
+/// it is no function of a script. Those that V8 changes are left out.
+pub(super) fn identity([scope, script, counts, flags]: [u64; 4]) -> Option<[u64; 3]> {
+    // Number of the function in its script; -1 for V8's own.
+    let number = (flags >> 32) as i32;
+    if !is_object(script) || number < 0 {
+        return None;
+    }
+    // Number of parameters, and distance of its name.
+    let counts = (counts >> 16) as u32;
+    Some([script, scope, u64::from(counts) << 32 | flags >> 32])
+}
+
+/// A native frame whose part of the stack has the frame pointer of a function is that function; one
+/// with that of V8's own code belongs to V8, which executes the functions.
+pub(super) fn merge(v8: &V8, copied: Copied<'_>, native: &NativeStack) -> Merge {
+    let mut frames = Vec::new();
+    let chain = decode(v8, copied, &mut frames);
+    if chain.end == ChainEnd::Damaged {
+        return Merge::Mismatch;
+    }
+    let mut places = Vec::new();
+    let mut links = chain.links.iter().peekable();
+    let is_cut = matches!(chain.end, ChainEnd::TooMany | ChainEnd::Fault);
+    for (number, frame) in native.frames.iter().enumerate() {
+        let mut is_own = false;
+        while let Some(link) = links.next_if(|link| frame.stack.contains(&link.address)) {
+            is_own = true;
+            places.extend(link.user.map(Place::User));
+        }
+        places.push(if is_own { Place::Evaluation(number) } else { Place::Native(number) });
+        if is_own && is_cut && links.peek().is_none() {
+            // Native callers of frames that were not copied have no known place among them.
+            places.push(Place::Truncated);
+            return Merge::Stack { places, unmatched: 0 };
+        }
+    }
+    let end = native.frames.last().map_or(0, |frame| frame.stack.end);
+    if let Some(link) = links.peek() {
+        if native.is_complete || link.address < end {
+            return Merge::Mismatch;
+        }
+        places.push(Place::Truncated);
+        places.extend(links.filter_map(|link| link.user).map(Place::User));
+    } else if !native.is_complete {
+        places.push(Place::Truncated);
+    }
+    Merge::Stack { places, unmatched: 0 }
+}

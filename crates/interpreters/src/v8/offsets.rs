@@ -1,0 +1,278 @@
+//! Where V8's structures have their members: constants that V8 exports for debuggers (`v8dbg_*`), and
+//! a small table of what is missing there.
+
+use std::collections::BTreeMap;
+
+/// Names of constants, without `v8dbg_`. Of several names for one thing, a version has one or two.
+const NAMES: &[&str] = &[
+    "SmiValueShift",
+    "SmiShiftSize",
+    "HeapObjectTag",
+    "TaggedSize",
+    "FirstNonstringType",
+    "off_fp_function",
+    "off_fp_context_or_frame_type",
+    "frametype_EntryFrame",
+    "frametype_ConstructEntryFrame",
+    "class_HeapObject__map__Map",
+    "class_Map__instance_type__uint16_t",
+    "class_JSFunction__shared__SharedFunctionInfo",
+    "class_JSFunction__code__CodeT",
+    "class_JSFunction__code__Tagged_Code_",
+    "class_SharedFunctionInfo__script_or_debug_info__HeapObject",
+    "class_SharedFunctionInfo__script__Tagged_HeapObject_",
+    "class_SharedFunctionInfo__name_or_scope_info__Object",
+    "class_SharedFunctionInfo__name_or_scope_info__Tagged_Object_",
+    "class_SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_",
+    "class_SharedFunctionInfo__flags__int",
+    "class_SharedFunctionInfo__internal_formal_parameter_count__uint16_t",
+    "class_SharedFunctionInfo__raw_function_token_offset__int16_t",
+    "class_Script__name__Object",
+    "class_Script__line_ends__Object",
+    "class_String__length__int32_t",
+    "class_SeqOneByteString__chars__char",
+    "class_SeqTwoByteString__chars__char",
+    "class_ConsString__first__String",
+    "class_ConsString__second__String",
+    "class_SlicedString__parent__String",
+    "class_SlicedString__offset__SMI",
+    "class_ThinString__actual__String",
+    "class_ExternalString__resource__Object",
+    "class_FixedArrayBase__length__SMI",
+    "class_FixedArray__data__uintptr_t",
+    "class_BytecodeArray__data__uintptr_t",
+    "scopeinfo_idx_first_vars",
+    "type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE",
+    "type_Script__SCRIPT_TYPE",
+    "type_ScopeInfo__SCOPE_INFO_TYPE",
+    "type_BytecodeArray__BYTECODE_ARRAY_TYPE",
+    "type_Code__CODE_TYPE",
+    "type_InterpreterData__INTERPRETER_DATA_TYPE",
+    "type_FixedArray__FIXED_ARRAY_TYPE",
+    "type_WeakFixedArray__WEAK_FIXED_ARRAY_TYPE",
+    "type_WeakArrayList__WEAK_ARRAY_LIST_TYPE",
+    "type_ByteArray__BYTE_ARRAY_TYPE",
+    "type_TrustedByteArray__TRUSTED_BYTE_ARRAY_TYPE",
+];
+
+/// What begins the names of these constants as symbols.
+pub(super) const PREFIX: &str = "v8dbg_";
+
+/// Names of the symbols of all constants.
+pub(super) fn symbols() -> Vec<String> {
+    NAMES.iter().map(|name| format!("{PREFIX}{name}")).collect()
+}
+
+/// The values of constants, by name without `v8dbg_`.
+pub type Constants = BTreeMap<String, i32>;
+
+/// What V8 does not export for debuggers, by version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unexported {
+    /// The version.
+    pub version: [u32; 2],
+    /// `BytecodeArray`: the source position table.
+    pub position_table: u32,
+    /// `BytecodeArray`: the first instruction.
+    pub bytecode: u32,
+    /// `Code`: the bytecode, if it is not optimized.
+    pub code_data: u32,
+}
+
+/// Of `src/objects/bytecode-array.tq` and `code.h`; 12.4 turned the array into a trusted object.
+pub(super) const TABLE: [Unexported; 6] = [
+    unexported(10, 2, [32, 56, 16]),
+    unexported(11, 3, [32, 54, 16]),
+    unexported(11, 8, [32, 52, 8]),
+    unexported(12, 4, [24, 64, 8]),
+    unexported(12, 9, [24, 64, 8]),
+    unexported(13, 6, [24, 64, 8]),
+];
+
+const fn unexported(major: u32, minor: u32, offsets: [u32; 3]) -> Unexported {
+    let [position_table, bytecode, code_data] = offsets;
+    Unexported { version: [major, minor], position_table, bytecode, code_data }
+}
+
+/// Offsets of members from the beginning of their object, and numbers of types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offsets {
+    /// Version of V8: major, minor.
+    pub version: [u32; 2],
+    /// Of a map: the type of its objects.
+    pub map_type: u32,
+    /// `JSFunction`: its `SharedFunctionInfo`.
+    pub function_shared: u32,
+    /// `JSFunction`: its code, as far as it is a word.
+    pub function_code: Option<u32>,
+    /// `SharedFunctionInfo`: its bytecode, or what has it.
+    pub shared_data: u32,
+    /// `SharedFunctionInfo`: a name or a `ScopeInfo`.
+    pub shared_name: u32,
+    /// `SharedFunctionInfo`: its script.
+    pub shared_script: u32,
+    /// `Script`: source text, as the name a string.
+    pub script_source: u32,
+    /// `Script`: name.
+    pub script_name: u32,
+    /// `Script`: number of the line with which it begins, as a small integer.
+    pub script_line: u32,
+    /// `Script`: ends of its lines, if V8 has computed them.
+    pub script_line_ends: u32,
+    /// `Script`: its functions.
+    pub script_functions: u32,
+    /// `BytecodeArray`: source positions.
+    pub bytecode_positions: u32,
+    /// `BytecodeArray`: the first instruction.
+    pub bytecode: u32,
+    /// `Code`: the bytecode, if it is not optimized.
+    pub code_data: u32,
+    /// `ScopeInfo`: words of its head.
+    pub scope_words: u32,
+    /// `String`: number of characters, 32 bits.
+    pub string_length: u32,
+    /// Characters of a sequential string.
+    pub string_chars: u32,
+    /// `ConsString`: its parts.
+    pub cons: [u32; 2],
+    /// `SlicedString`: the string and the offset.
+    pub sliced: [u32; 2],
+    /// `ThinString`: the string.
+    pub thin: u32,
+    /// `ExternalString`: address of the characters.
+    pub external: u32,
+    /// Length and first item of a fixed array.
+    pub array: [u32; 2],
+    /// Types.
+    pub types: Types,
+    /// Of the description of V8.
+    pub constants: Constants,
+}
+
+/// Numbers of types of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Types {
+    /// All types below are strings.
+    pub strings: u32,
+    /// `SharedFunctionInfo`.
+    pub shared: u32,
+    /// `Script`.
+    pub script: u32,
+    /// `ScopeInfo`.
+    pub scope: u32,
+    /// `BytecodeArray`.
+    pub bytecode: u32,
+    /// `Code`.
+    pub code: u32,
+    /// `InterpreterData`.
+    pub interpreter_data: u32,
+    /// `FixedArray`.
+    pub array: u32,
+    /// `WeakFixedArray`.
+    pub weak_array: u32,
+    /// `WeakArrayList`.
+    pub weak_list: u32,
+    /// `ByteArray`, and that of trusted objects.
+    pub bytes: [u32; 2],
+}
+
+impl Offsets {
+    /// The offsets of a version with these constants; `None` if one is missing, or not in a range that
+    /// can be right.
+    pub fn new(version: [u32; 2], constants: Constants) -> Option<Offsets> {
+        let other = TABLE.iter().find(|other| other.version == version)?;
+        let get = |name: &str| {
+            let value = u32::try_from(*constants.get(name)?).ok()?;
+            (value < 1 << 16).then_some(value)
+        };
+        let any = |names: &[&str]| names.iter().find_map(|name| get(name));
+        let is_64_bit = get("SmiShiftSize")? + get("SmiValueShift")? == 32
+            && get("HeapObjectTag")? == 1
+            && get("TaggedSize")? == 8
+            && get("class_HeapObject__map__Map")? == 0
+            && constants.get("off_fp_function") == Some(&-16)
+            && constants.get("off_fp_context_or_frame_type") == Some(&-8)
+            && get("frametype_EntryFrame")? == 1
+            && get("frametype_ConstructEntryFrame")? == 2;
+        let script = any(&[
+            "class_SharedFunctionInfo__script_or_debug_info__HeapObject",
+            "class_SharedFunctionInfo__script__Tagged_HeapObject_",
+        ])?;
+        let name = any(&[
+            "class_SharedFunctionInfo__name_or_scope_info__Object",
+            "class_SharedFunctionInfo__name_or_scope_info__Tagged_Object_",
+            "class_SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_",
+        ])?;
+        // What is copied of it, and what of that is compared (`frames.rs`).
+        let is_copied_whole = get("class_SharedFunctionInfo__flags__int")? == script + 16
+            && get("class_SharedFunctionInfo__internal_formal_parameter_count__uint16_t")?
+                == script + 10
+            && get("class_SharedFunctionInfo__raw_function_token_offset__int16_t")? == script + 12;
+        let chars = get("class_SeqOneByteString__chars__char")?;
+        let is_right = is_64_bit
+            && is_copied_whole
+            && get("class_SeqTwoByteString__chars__char")? == chars
+            && get("class_BytecodeArray__data__uintptr_t").is_none_or(|at| at == other.bytecode);
+        if !is_right {
+            return None;
+        }
+        let bytes = get("type_ByteArray__BYTE_ARRAY_TYPE")?;
+        let types = Types {
+            strings: get("FirstNonstringType")?,
+            shared: get("type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
+            script: get("type_Script__SCRIPT_TYPE")?,
+            scope: get("type_ScopeInfo__SCOPE_INFO_TYPE")?,
+            bytecode: get("type_BytecodeArray__BYTECODE_ARRAY_TYPE")?,
+            code: get("type_Code__CODE_TYPE")?,
+            interpreter_data: get("type_InterpreterData__INTERPRETER_DATA_TYPE")?,
+            array: get("type_FixedArray__FIXED_ARRAY_TYPE")?,
+            weak_array: get("type_WeakFixedArray__WEAK_FIXED_ARRAY_TYPE")?,
+            weak_list: get("type_WeakArrayList__WEAK_ARRAY_LIST_TYPE")?,
+            bytes: [bytes, get("type_TrustedByteArray__TRUSTED_BYTE_ARRAY_TYPE").unwrap_or(bytes)],
+        };
+        Some(Offsets {
+            version,
+            map_type: get("class_Map__instance_type__uint16_t")?,
+            function_shared: get("class_JSFunction__shared__SharedFunctionInfo")?,
+            function_code: any(&[
+                "class_JSFunction__code__CodeT",
+                "class_JSFunction__code__Tagged_Code_",
+            ]),
+            shared_data: 8,
+            shared_name: name,
+            shared_script: script,
+            script_source: 8,
+            script_name: get("class_Script__name__Object")?,
+            script_line: 24,
+            script_line_ends: get("class_Script__line_ends__Object")?,
+            script_functions: 88,
+            bytecode_positions: other.position_table,
+            bytecode: other.bytecode,
+            code_data: other.code_data,
+            scope_words: get("scopeinfo_idx_first_vars")?,
+            string_length: get("class_String__length__int32_t")?,
+            string_chars: chars,
+            cons: [
+                get("class_ConsString__first__String")?,
+                get("class_ConsString__second__String")?,
+            ],
+            sliced: [
+                get("class_SlicedString__parent__String")?,
+                get("class_SlicedString__offset__SMI")?,
+            ],
+            thin: get("class_ThinString__actual__String")?,
+            external: get("class_ExternalString__resource__Object")? + 8,
+            array: [
+                get("class_FixedArrayBase__length__SMI")?,
+                get("class_FixedArray__data__uintptr_t")?,
+            ],
+            types,
+            constants,
+        })
+    }
+
+    /// True if the version has a table.
+    pub fn has_version(version: [u32; 2]) -> bool {
+        TABLE.iter().any(|other| other.version == version)
+    }
+}

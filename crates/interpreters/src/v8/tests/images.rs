@@ -1,0 +1,90 @@
+use super::*;
+use crate::CodeKey;
+
+#[test]
+fn functions_scripts_and_lines_are_those_that_the_program_states() {
+    for image in &IMAGES {
+        let memory = image.memory();
+        let v8 = V8::of_recorded(&memory).unwrap();
+        assert_eq!(v8.version(), format!("V8 {}", image.version));
+        for (pointer, shape, expected) in image.threads() {
+            let (end, frames) = frames(&v8, &copies(&v8, pointer, &memory));
+            assert_eq!(end, ChainEnd::Complete, "{} {shape}", image.version);
+            compare(&v8, &frames, &expected, &memory, &format!("{} {shape}", image.version));
+        }
+    }
+}
+
+#[test]
+fn walks_keep_their_limits() {
+    for image in &IMAGES {
+        let v8 = V8::of_recorded(&image.memory()).unwrap();
+        assert!(v8.walks().len() == 2 && v8.walks().iter().all(|walk| walk.is_valid()));
+    }
+}
+
+#[test]
+fn a_function_that_was_collected_or_replaced_has_no_name() {
+    for image in &IMAGES {
+        let mut memory = image.memory();
+        let v8 = V8::of_recorded(&memory).unwrap();
+        let key = frames(&v8, &copies(&v8, image.thread("main"), &memory)).1[2].code;
+        assert!(matches!(v8.name(&key, &memory), Name::Found(_)));
+        for word in 0..3 {
+            let mut other = key;
+            other.identity[word] += 8;
+            assert_eq!(v8.name(&other, &memory), Name::Gone, "{} {word}", image.version);
+        }
+        let unmapped = CodeKey { object: 0x1001, ..key };
+        assert_eq!(v8.name(&unmapped, &memory), Name::Gone);
+        memory.insert(key.object - 1, &7_u64.to_le_bytes());
+        assert_eq!(v8.name(&key, &memory), Name::Gone);
+    }
+}
+
+#[test]
+fn frames_beyond_the_limit_are_cut_off() {
+    for image in &IMAGES {
+        let memory = image.memory();
+        let mut v8 = V8::of_recorded(&memory).unwrap();
+        v8.set_most(6);
+        let (end, frames) = frames(&v8, &copies(&v8, image.thread("main"), &memory));
+        // The first frame is the call of C++.
+        assert_eq!((end, frames.len()), (ChainEnd::TooMany, 5), "{}", image.version);
+    }
+}
+
+#[test]
+fn while_javascript_runs_the_chain_begins_at_the_frame_pointer() {
+    for image in &IMAGES {
+        let memory = image.memory();
+        let v8 = V8::of_recorded(&memory).unwrap();
+        let pointer = image.thread("main");
+        let called = copies(&v8, pointer, &memory);
+        let expected = frames(&v8, &called).1;
+        // As if `wait` had not called C++: its frame is the innermost one.
+        let frame = expected[0].address;
+        let thread = Thread { pointer, frame };
+        let own = [run(&v8.walks()[0], thread, &memory), WalkCopy::nothing()];
+        let registers = |sp: u64| {
+            let mut bytes = vec![0; sys::arch::REGISTERS * 8];
+            let words = [(sys::arch::IP, 0x1234_5678), (sys::arch::BP, frame), (sys::arch::SP, sp)];
+            for (register, word) in words {
+                bytes[register * 8..register * 8 + 8].copy_from_slice(&u64::to_le_bytes(word));
+            }
+            bytes
+        };
+        let decode = |registers: &[u8]| {
+            let mut found = Vec::new();
+            let registers = AllRegs::new(registers);
+            let end = v8.frames(Copied { walks: &own, registers }, &mut found);
+            (end, found)
+        };
+        let (end, found) = decode(&registers(frame - 64));
+        assert_eq!((end, found.len()), (ChainEnd::Complete, expected.len()));
+        assert_eq!(found[1..], expected[1..]);
+        assert_eq!(found[0].code.position, 0x1234_5678 | Steps::CODE);
+        // Frames below the stack pointer are gone; then it executes no JavaScript.
+        assert_eq!(decode(&registers(frame + 8)), (ChainEnd::Nothing, Vec::new()));
+    }
+}

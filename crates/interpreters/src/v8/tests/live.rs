@@ -1,0 +1,238 @@
+//! Running programs, of each version of node that the machine has.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::glibc::{ThreadLayout, thread_pointers};
+use crate::v8::{Offsets, check, detect};
+use crate::{Budget, MappedFiles, Process, ProcessMemory, Refusal};
+
+/// Programs: node, and those that npm's package `node` has installed in directories which the variable
+/// `PROF_NODES` names.
+fn nodes() -> Vec<PathBuf> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let mut found: Vec<PathBuf> = std::env::split_paths(&paths)
+        .map(|path| path.join("node"))
+        .filter(|p| p.exists())
+        .collect();
+    found.truncate(1);
+    let directories = std::env::var("PROF_NODES").unwrap_or_default();
+    let others =
+        directories.split(':').map(|path| PathBuf::from(path).join("node_modules/node/bin/node"));
+    found.extend(others.filter(|path| path.exists()));
+    found.retain(is_supported);
+    if found.is_empty() {
+        sys::testing::skip("there is no node from 18 to 24");
+    }
+    found
+}
+
+/// Versions of node whose V8 has a table.
+fn is_supported(node: &PathBuf) -> bool {
+    let script = "process.exit(['10.2', '11.3', '11.8', '12.4', '12.9', '13.6'].includes(\
+                  process.versions.v8.split('.').slice(0, 2).join('.')) ? 0 : 1)";
+    Command::new(node).args(["-e", script]).status().is_ok_and(|status| status.success())
+}
+
+/// A running program, which ends with this value.
+struct Program {
+    child: Child,
+    output: tempfile::NamedTempFile,
+}
+
+impl Program {
+    /// `known.js`, when all of its threads wait.
+    fn known(node: &PathBuf, arguments: &[&str]) -> Program {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/known.js");
+        let mut command = Command::new(node);
+        let program =
+            Program::start(command.arg("--allow-natives-syntax").arg(script).args(arguments));
+        until(|| program.text().ends_with("ready\n"));
+        // It is in the wait behind that.
+        until(|| {
+            let v8 = program.detect();
+            let Ok(Some(v8)) = v8 else { return false };
+            let threads = program.threads();
+            let all = stacks(&program.text()).len();
+            let waits = |(_, pointer): &&(u32, u64)| {
+                let copies = copies(&v8, *pointer, &program.memory());
+                frames(&v8, &copies).0 == ChainEnd::Complete
+            };
+            threads.iter().filter(waits).count() >= all
+        });
+        program
+    }
+
+    fn start(command: &mut Command) -> Program {
+        let output = tempfile::NamedTempFile::new().unwrap();
+        let stdout = output.reopen().unwrap();
+        let child = command.stdout(stdout).stderr(Stdio::null()).spawn().unwrap();
+        Program { child, output }
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.output.path()).unwrap()
+    }
+
+    fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    fn memory(&self) -> ProcessMemory {
+        ProcessMemory::new(self.pid(), Budget { bytes: 256 << 20, calls: 1 << 22 })
+    }
+
+    fn detect(&self) -> Result<Option<V8>, Refusal> {
+        let files = MappedFiles::open(self.pid()).unwrap();
+        let threads = sys::procfs::threads(self.pid()).unwrap();
+        let memory = self.memory();
+        detect(&Process { images: &files.images(), threads: &threads, memory: &memory })
+    }
+
+    /// Numbers and thread pointers.
+    fn threads(&self) -> Vec<(u32, u64)> {
+        let files = MappedFiles::open(self.pid()).unwrap();
+        let memory = self.memory();
+        let images = files.images();
+        let tid = ThreadLayout::find(&images).unwrap().tid;
+        let pointers = thread_pointers(&images, &memory).unwrap();
+        let memory: &dyn Memory = &memory;
+        let number = |pointer: &u64| memory.half(pointer + u64::from(tid)).unwrap();
+        pointers.into_iter().map(|pointer| (number(&pointer), pointer)).collect()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for a condition.
+fn until(mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the condition does not hold");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn stacks_of_waiting_threads_are_those_that_the_program_states() {
+    for node in nodes() {
+        let program = Program::known(&node, &[]);
+        let v8 = program.detect().unwrap().expect("V8");
+        let threads = program.threads();
+        for (tid, shape, expected) in stacks(&program.text()) {
+            let pointer = threads.iter().find(|thread| thread.0 == tid).unwrap().1;
+            let (end, frames) = frames(&v8, &copies(&v8, pointer, &program.memory()));
+            assert_eq!(end, ChainEnd::Complete, "{node:?} {shape}");
+            compare(&v8, &frames, &expected, &program.memory(), &format!("{node:?} {shape}"));
+        }
+    }
+}
+
+#[test]
+fn lines_are_those_of_the_source_where_v8_has_not_computed_them() {
+    for node in nodes() {
+        let program = Program::known(&node, &["plain"]);
+        let v8 = program.detect().unwrap().expect("V8");
+        let memory = program.memory();
+        let (_, pointer) =
+            program.threads().into_iter().find(|(tid, _)| *tid == program.child.id()).unwrap();
+        let frames = frames(&v8, &copies(&v8, pointer, &memory)).1;
+        let named = |frame: &UserFrame| match v8.name(&frame.code, &memory) {
+            Name::Found(code) => (code.function.clone(), code.line(frame.code.position)),
+            other => panic!("{other:?}"),
+        };
+        let all: Vec<_> = frames.iter().map(named).collect();
+        let script = include_str!("../../../scripts/known.js");
+        let line = |text: &str| {
+            script.lines().position(|line| line.contains(text)).map(|line| line as u32 + 1)
+        };
+        assert_eq!(all[0], ("wait".to_owned(), line("Atomics.wait(cell, 0, 0)")), "{node:?}");
+        assert!(all.contains(&(
+            "value".to_owned(),
+            line("return inner();\n").or(line("    return inner();"))
+        )));
+    }
+}
+
+/// The name of an offset, and what changes it.
+type Change = (&'static str, fn(&mut Offsets));
+
+#[test]
+fn offsets_that_are_changed_are_noticed() {
+    for node in nodes() {
+        let program = Program::known(&node, &[]);
+        let found = program.detect().unwrap().expect("V8");
+        let pointers: Vec<u64> = program.threads().into_iter().map(|thread| thread.1).collect();
+        let changes: [Change; 15] = [
+            ("map_type", |o| o.map_type += 2),
+            ("shared_data", |o| o.shared_data += 8),
+            ("shared_name", |o| o.shared_name += 8),
+            ("shared_script", |o| o.shared_script += 8),
+            ("script_name", |o| o.script_name += 8),
+            ("script_functions", |o| o.script_functions += 8),
+            ("bytecode_positions", |o| o.bytecode_positions += 8),
+            ("scope_words", |o| o.scope_words += 1),
+            ("string_length", |o| o.string_length += 4),
+            ("string_chars", |o| o.string_chars += 8),
+            ("array length", |o| o.array[0] += 8),
+            ("array items", |o| o.array[1] += 8),
+            ("type of functions", |o| o.types.shared += 1),
+            ("type of scripts", |o| o.types.script += 1),
+            ("type of bytecode", |o| o.types.bytecode += 1),
+        ];
+        let mut missed = Vec::new();
+        for (name, change) in changes {
+            let mut offsets = found.offsets.clone();
+            change(&mut offsets);
+            let changed = V8::new(offsets, found.symbols.clone());
+            if check::check(&changed, &pointers, &program.memory(), 2).is_ok() {
+                missed.push(name);
+            }
+        }
+        assert!(missed.is_empty(), "{node:?}: {missed:?}");
+    }
+}
+
+/// Calls functions all the time, and never a function of C++.
+const BUSY: &str = "
+function a(n) { return n ? a(n - 1) + [n, 1].map((x) => x * n)[0] : 0; }
+console.log('ready');
+for (;;) a(20);
+";
+
+#[test]
+fn a_process_that_runs_all_the_time_passes_the_check() {
+    for node in nodes() {
+        let program = Program::start(Command::new(&node).args(["-e", BUSY]));
+        until(|| program.text().ends_with("ready\n"));
+        for _ in 0..3 {
+            let found = program.detect();
+            let found = found.unwrap_or_else(|error| panic!("{node:?}: {error}"));
+            assert_eq!(found.expect("V8").walks().len(), 2);
+        }
+    }
+}
+
+#[test]
+fn a_version_without_a_table_is_refused_by_name() {
+    let version = [13, 7];
+    assert!(!Offsets::has_version(version) && Offsets::new(version, Default::default()).is_none());
+    // 16 and 25, if they are there.
+    let directories = std::env::var("PROF_NODES").unwrap_or_default();
+    for directory in directories.split(':') {
+        let node = PathBuf::from(directory).join("node_modules/node/bin/node");
+        if node.exists() && !is_supported(&node) {
+            let program = Program::start(Command::new(&node).args(["-e", BUSY]));
+            until(|| program.text().ends_with("ready\n"));
+            let Err(Refusal::Version(name)) = program.detect() else { panic!("{node:?}") };
+            assert!(name.starts_with("V8 "), "{name}");
+        }
+    }
+}
