@@ -1,11 +1,12 @@
-//! Records what walks and names read of a process with CPython or V8: `record PID STACKS OUTPUT`. STACKS
-//! is what `scripts/known.py` or `known.js` has written; the threads that it names are walked.
+//! Records what walks and names read of a process with an interpreter: `record PID STACKS OUTPUT`.
+//! STACKS is what `scripts/known.py`, or that of another language, has written; the threads that it
+//! names are walked.
 
 use interpreters::glibc::{ThreadLayout, thread_pointers};
 use interpreters::walk::{Thread, run};
 use interpreters::{
     Budget, Copied, LoadedImage, MappedFiles, Memory, Process, ProcessMemory, Recorder, Runtime,
-    cpython, v8,
+    cpython, ruby, v8,
 };
 
 use sys::record::AllRegs;
@@ -30,11 +31,10 @@ fn main() {
             }
             None => {
                 let process = Process { memory: &recorder, ..process };
-                let found = cpython::detect(&process).expect("CPython that is supported");
-                let found = found.expect("V8 or CPython");
+                let (runtime, facts) = detect(&process);
                 let pointers = named_threads(&stacks, 16);
                 let pointers = pointers.into_iter().map(|pointer| (pointer, pointer)).collect();
-                (Box::new(found.clone()), found.facts(), pointers)
+                (runtime, facts, pointers)
             }
         };
     for (_, pointer) in &pointers {
@@ -50,6 +50,17 @@ fn main() {
     let pointers: Vec<String> = pointers.iter().map(pair).collect();
     recorded.facts.push(("pointers".to_owned(), pointers.join(" ")));
     std::fs::write(output, recorded.to_bytes()).expect("a file is written");
+}
+
+/// The interpreter of a process without V8, and what else is known of it.
+fn detect(process: &Process) -> (Box<dyn Runtime>, Vec<(String, String)>) {
+    if let Some(found) = cpython::detect(process).expect("CPython that is supported") {
+        let facts = found.facts();
+        return (Box::new(found), facts);
+    }
+    let found = ruby::detect(process).expect("Ruby that is supported").expect("an interpreter");
+    let facts = found.facts();
+    (Box::new(found), facts)
 }
 
 /// The threads in the stacks of the program: thread pointers, or their numbers.

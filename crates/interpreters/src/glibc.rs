@@ -1,7 +1,7 @@
 //! Thread-local data of glibc's threads, as glibc itself describes it to debuggers: constants
 //! `_thread_db_*` with the bits, number and offset of members (`nptl_db/structs.def`).
 
-use crate::images::LoadedImage;
+use crate::images::{LoadedImage, Tls};
 use crate::memory::{Memory, ReadError};
 
 /// Members of `struct pthread`, at which the thread pointer is.
@@ -116,9 +116,115 @@ pub fn thread_pointers(images: &[LoadedImage], memory: &dyn Memory) -> Result<Ve
     Ok(found)
 }
 
+/// Ways to thread-local variables: the dynamic thread vector (`struct pthread`, `link_map`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TlsLayout {
+    /// `struct pthread`: the pointer to its vector.
+    vector: u32,
+    /// Size of an item of the vector, which begins with a pointer to the variables of a module.
+    item_size: u32,
+    /// `link_map`: the number of the module.
+    module: u32,
+}
+
+impl TlsLayout {
+    fn find(images: &[LoadedImage]) -> Option<TlsLayout> {
+        images.iter().find_map(|image| {
+            let names = [
+                "_thread_db_pthread_dtvp",
+                "_thread_db_dtv_dtv",
+                "_thread_db_link_map_l_tls_modid",
+            ];
+            let symbols = image.symbols(&names);
+            // Bits, number, offset.
+            let words = |name: &str| -> Option<[u32; 3]> {
+                let bytes: [u8; 12] = image.constant(symbols.get(name)?.address)?;
+                let word = |at: usize| {
+                    bytes[at..].first_chunk().map_or(0, |word| u32::from_le_bytes(*word))
+                };
+                Some([word(0), word(4), word(8)])
+            };
+            let layout = TlsLayout {
+                vector: words(names[0])?[2],
+                item_size: words(names[1])?[0] / 8,
+                module: words(names[2])?[2],
+            };
+            let all = [layout.vector, layout.item_size, layout.module];
+            all.iter().all(|offset| *offset < 1 << 16).then_some(layout)
+        })
+    }
+}
+
+/// The path of pointers from the thread pointer to the value of a pointer variable of a file, which
+/// lies `offset` bytes behind the beginning of the file's thread-local variables; `None` if the C
+/// library does not describe it.
+///
+/// # Errors
+///
+/// The linker's list of files cannot be read.
+pub(crate) fn path_to_variable(
+    images: &[LoadedImage],
+    file: &LoadedImage,
+    offset: u64,
+    memory: &dyn Memory,
+) -> Result<Option<Vec<i32>>, ReadError> {
+    let linker = images.iter().find_map(|image| image.symbols(&["_r_debug"]).remove("_r_debug"));
+    let (Some(debug), Some(dynamic)) = (linker, file.dynamic_section()) else {
+        // A static executable has no other modules.
+        return Ok(file.tls().and_then(|tls| path_in_executable(&tls, offset)));
+    };
+    let Some(layout) = TlsLayout::find(images) else { return Ok(None) };
+    let Some(number) = module_number(debug.address, dynamic, layout.module, memory)? else {
+        return Ok(None);
+    };
+    let item = number.checked_mul(layout.item_size.into());
+    let path = [Some(layout.vector.into()), item, Some(offset)];
+    Ok(path.iter().map(|offset| i32::try_from((*offset)?).ok()).collect())
+}
+
+/// The number of the module whose dynamic section has this address.
+fn module_number(
+    debug: u64,
+    dynamic: u64,
+    number_at: u32,
+    memory: &dyn Memory,
+) -> Result<Option<u64>, ReadError> {
+    /// Most files of a process that are searched.
+    const MOST: usize = 4096;
+    // `r_map` of `struct r_debug`; `l_ld` and `l_next` of `struct link_map` (`link.h`).
+    let mut map = memory.word(debug.wrapping_add(8))?;
+    for _ in 0..MOST {
+        if map == 0 {
+            break;
+        }
+        if memory.word(map.wrapping_add(16))? == dynamic {
+            let number = memory.word(map.wrapping_add(number_at.into()))?;
+            return Ok((number > 0).then_some(number));
+        }
+        map = memory.word(map.wrapping_add(24))?;
+    }
+    Ok(None)
+}
+
+/// The variables of an executable lie before the thread pointer (x86-64 psABI, variant II of TLS).
+fn path_in_executable(tls: &Tls, offset: u64) -> Option<Vec<i32>> {
+    let size = tls.size.checked_next_multiple_of(tls.alignment.max(1))?;
+    let distance = i64::try_from(offset).ok()?.checked_sub(i64::try_from(size).ok()?)?;
+    Some(vec![i32::try_from(distance).ok()?])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_of_a_static_executable_lie_before_the_thread_pointer() {
+        let tls = Tls { size: 0x24, alignment: 16 };
+        assert_eq!(path_in_executable(&tls, 8), Some(vec![8 - 0x30]));
+        assert_eq!(path_in_executable(&Tls { size: 16, alignment: 0 }, 8), Some(vec![-8]));
+        assert_eq!(path_in_executable(&Tls { size: u64::MAX, alignment: 16 }, 8), None);
+        assert_eq!(path_in_executable(&Tls { size: 16, alignment: 8 }, 1 << 40), None);
+    }
 
     #[test]
     fn the_value_of_each_key_has_a_path() {

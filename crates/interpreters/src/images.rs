@@ -8,7 +8,8 @@ use std::path::Path;
 use memmap2::Mmap;
 use object::LittleEndian;
 use object::elf::{
-    FileHeader64, PT_INTERP, PT_LOAD, PT_TLS, SHN_UNDEF, SHT_DYNSYM, SHT_SYMTAB, SectionType,
+    FileHeader64, PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_TLS, ProgramType, SHN_UNDEF, SHT_DYNSYM,
+    SHT_SYMTAB, SectionType,
 };
 use object::read::elf::{FileHeader, ProgramHeader, SectionTable, Sym};
 use sys::elf::{Elf, MAX_PROGRAM_HEADERS, NameBudget};
@@ -107,6 +108,15 @@ impl Place {
     }
 }
 
+/// The segment of a file's thread-local variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// Bytes of a thread.
+    pub size: u64,
+    /// Their alignment in bytes.
+    pub alignment: u64,
+}
+
 /// Most sections of a file whose symbols are read: each section's header is. Interpreters have about 40.
 const MAX_SECTIONS: usize = 1 << 12;
 
@@ -203,6 +213,28 @@ impl LoadedImage<'_> {
             ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
         };
         extent().unwrap_or_default()
+    }
+
+    /// Address of the file's dynamic section in the process.
+    pub(crate) fn dynamic_section(&self) -> Option<u64> {
+        self.segment(PT_DYNAMIC, |address, _| address)
+    }
+
+    /// The file's thread-local variables.
+    pub(crate) fn tls(&self) -> Option<Tls> {
+        self.segment(PT_TLS, |_, tls| tls)
+    }
+
+    /// A value of the first segment of a kind: of its address in the process, its size and alignment.
+    fn segment<T>(&self, kind: ProgramType, value: impl Fn(u64, Tls) -> T) -> Option<T> {
+        let header = Header::parse(self.file).ok()?;
+        let endian = header.endian().ok()?;
+        let segments = header.program_headers(endian, self.file).ok()?;
+        let mut loaded = segments.iter().take(MAX_PROGRAM_HEADERS);
+        let segment = loaded.find(|segment| segment.p_type(endian) == kind)?;
+        let address = self.bias.apply(FileAddress(segment.p_vaddr(endian))).0;
+        let tls = Tls { size: segment.p_memsz(endian), alignment: segment.p_align(endian) };
+        Some(value(address, tls))
     }
 
     /// Bytes that the file has for an address of the process: of a constant.

@@ -21,6 +21,7 @@ mod interpreter;
 mod lines;
 mod memory;
 pub mod merge;
+pub mod ruby;
 pub mod v8;
 pub mod walk;
 
@@ -28,7 +29,7 @@ use std::fmt;
 
 pub use images::{LoadedImage, MappedFiles, Process};
 pub use interpreter::Interpreter;
-pub use lines::{Lines, Steps};
+pub use lines::{IndexedLines, Lines, Steps};
 pub use memory::{Budget, Memory, ProcessMemory, ReadError};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{Recorded, Recorder};
@@ -68,11 +69,11 @@ pub struct Copied<'a> {
 pub struct CodeKey {
     /// Its address.
     pub object: u64,
-    /// Words of it that were read at the sample; those that the interpreter does not need are 0.
-    /// Another object at the same address has others.
+    /// Words of it that were read at the sample, or mixes of them; those that the interpreter does not
+    /// need are 0. Another object at the same address has others.
     pub identity: [u64; 4],
-    /// Position of the instruction that was executing, in bytes from the first one;
-    /// [`CodeKey::NOT_BEGUN`] before it.
+    /// Position of the instruction that was executing, as [`Lines`] of the code have it: in bytes from
+    /// the first one, [`CodeKey::NOT_BEGUN`] before it; in Ruby, the low half of its address.
     pub position: u32,
 }
 

@@ -28,7 +28,7 @@ pub const MAX_PATH: usize = 4;
 /// Largest block of a frame, in bytes.
 pub const MAX_BLOCK: usize = 96;
 /// Most blocks behind pointers of what is copied of a frame.
-pub const MAX_BEHIND: usize = 2;
+pub const MAX_BEHIND: usize = 4;
 /// Largest block behind a pointer, in bytes.
 pub const MAX_BEHIND_SIZE: usize = 32;
 /// Most blocks behind pointers of a walk that cannot be read: each takes longer than a frame.

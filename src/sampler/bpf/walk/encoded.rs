@@ -21,19 +21,19 @@ pub mod word {
     pub const FRAME_SIZE: i16 = 32;
     /// Each block behind a pointer: place of the pointer in what is copied of the frame, distance,
     /// number of bytes (0: none).
-    pub const BEHIND: [i16; 2] = [40, 64];
+    pub const BEHIND: [i16; 4] = [40, 64, 88, 112];
     /// The distance to the caller's frame; 0: it is behind a pointer, in this place.
-    pub const STRIDE: i16 = 88;
+    pub const STRIDE: i16 = 136;
     /// See [`STRIDE`].
-    pub const NEXT: i16 = 96;
+    pub const NEXT: i16 = 144;
     /// The end of an array: offsets of its pointer and of its number of items, and bytes of an item.
-    pub const BASE: i16 = 104;
+    pub const BASE: i16 = 152;
     /// See [`BASE`].
-    pub const COUNT: i16 = 112;
+    pub const COUNT: i16 = 160;
     /// See [`BASE`].
-    pub const UNIT: i16 = 120;
+    pub const UNIT: i16 = 168;
     /// The path from the object to the first frame: number of offsets, and the offsets.
-    pub const PATH: i16 = 128;
+    pub const PATH: i16 = 176;
     /// The first start.
     pub const STARTS: i16 = 256;
     /// Binary logarithm of the size of a descriptor.

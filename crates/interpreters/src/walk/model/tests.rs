@@ -47,6 +47,26 @@ fn a_list_is_copied_with_what_is_behind_its_pointers() {
 }
 
 #[test]
+fn a_pointer_that_was_copied_behind_another_one_is_followed() {
+    let mut walk = list(vec![Start::FramePointer], Vec::new());
+    // The word at 0x9000 is at place 16 of the copy; its own are behind it.
+    walk.behind.push(Behind { pointer: 16, block: Block { lo: 1, size: 8 } });
+    walk.behind.push(Behind { pointer: 24, block: Block { lo: 0, size: 8 } });
+    assert!(walk.is_valid());
+    let mut memory = three_frames();
+    memory.insert(78, &0x500_u64.to_le_bytes());
+    memory.insert(0x500, &9_u64.to_le_bytes());
+    let copy = run(&walk, THREAD, &memory);
+    assert_eq!(copy.status, Status::Complete);
+    let frames: Vec<[u64; 3]> =
+        copy.frames(&walk).map(|f| [16, 24, 32].map(|at| f.word(at))).collect();
+    assert_eq!(frames, [[77, 0x500, 9], [0, 0, 0], [77, 0x500, 9]]);
+    // A pointer that is copied after it.
+    walk.behind[1].pointer = 24;
+    assert!(!walk.is_valid());
+}
+
+#[test]
 fn a_start_counts_if_its_object_belongs_to_the_thread() {
     let shared = Start::Shared { pointer: 0x100, key: 8 };
     let own = Start::ThreadPointer { path: vec![16, 0] };
