@@ -142,7 +142,8 @@ pub enum Origin {
     /// samples.
     #[default]
     Event,
-    /// A library in the process, or a look from outside that does not find them: nothing copies them.
+    /// A tracepoint, a library in the process, or a look from outside that does not find them: nothing
+    /// copies them.
     Elsewhere,
 }
 
@@ -440,6 +441,9 @@ fn detect_in(
 fn language_of(interpreter: Interpreter) -> Language {
     match interpreter {
         Interpreter::Cpython => Language::Python,
+        Interpreter::Ruby => Language::Ruby,
+        Interpreter::Php => Language::Php,
+        Interpreter::V8 => Language::JavaScript,
     }
 }
 

@@ -6,7 +6,7 @@ use interpreters::glibc::{ThreadLayout, thread_pointers};
 use interpreters::walk::{Thread, run};
 use interpreters::{
     Budget, Copied, LoadedImage, MappedFiles, Memory, Process, ProcessMemory, Recorder, Runtime,
-    cpython, ruby, v8,
+    cpython, php, ruby, v8,
 };
 
 use sys::record::AllRegs;
@@ -37,8 +37,12 @@ fn main() {
                 (runtime, facts, pointers)
             }
         };
-    for (_, pointer) in &pointers {
-        walk(&*runtime, *pointer, &recorder);
+    for &(_, pointer) in &pointers {
+        walk(&*runtime, Thread { pointer, frame: 0, is_first: false }, &recorder);
+    }
+    if pointers.is_empty() {
+        // PHP's walk needs no pointer.
+        walk(&*runtime, Thread { pointer: 0, frame: 0, is_first: true }, &recorder);
     }
     let mut recorded = recorder.into_recorded();
     recorded.facts = facts;
@@ -55,6 +59,10 @@ fn main() {
 /// The interpreter of a process without V8, and what else is known of it.
 fn detect(process: &Process) -> (Box<dyn Runtime>, Vec<(String, String)>) {
     if let Some(found) = cpython::detect(process).expect("CPython that is supported") {
+        let facts = found.facts();
+        return (Box::new(found), facts);
+    }
+    if let Some(found) = php::detect(process).expect("PHP that is supported") {
         let facts = found.facts();
         return (Box::new(found), facts);
     }
@@ -83,8 +91,7 @@ fn pointers_of(threads: &[u64], images: &[LoadedImage], memory: &ProcessMemory) 
 }
 
 /// Reads the frames of a thread, and all names.
-fn walk(found: &dyn Runtime, pointer: u64, memory: &dyn Memory) {
-    let thread = Thread { pointer, frame: 0 };
+fn walk(found: &dyn Runtime, thread: Thread, memory: &dyn Memory) {
     let copies: Vec<_> = found.walks().iter().map(|walk| run(walk, thread, memory)).collect();
     let mut frames = Vec::new();
     let copied = Copied { walks: &copies, registers: AllRegs::default() };

@@ -135,9 +135,16 @@ impl LoadedImage<'_> {
 
     /// True if the file exports a symbol with this name.
     pub(crate) fn exports(&self, wanted: &str) -> bool {
-        let mut found = false;
-        let is_wanted = |name: &[u8], _| found |= name == wanted.as_bytes();
-        let _ = self.read_symbols(&[SHT_DYNSYM], is_wanted);
+        self.exported(&[wanted]).is_some()
+    }
+
+    /// The number of the first of these names that the file exports.
+    pub(crate) fn exported(&self, wanted: &[&str]) -> Option<usize> {
+        let mut found = None;
+        let _ = self.read_symbols(&[SHT_DYNSYM], |name, _| {
+            let number = wanted.iter().position(|wanted| wanted.as_bytes() == name);
+            found = number.or(found).min(found.or(number));
+        });
         found
     }
 

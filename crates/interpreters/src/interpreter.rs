@@ -2,35 +2,58 @@
 
 use std::sync::Arc;
 
-use crate::{Process, Refusal, Runtime, cpython};
+use sys::{FileAddress, LoadBias, ProcessAddress};
+
+use crate::images::LoadedImage;
+use crate::{Process, Refusal, Runtime, cpython, php, ruby, v8};
 
 /// An interpreter whose programs' functions can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Interpreter {
     /// CPython, of Python.
     Cpython,
+    /// MRI, of Ruby.
+    Ruby,
+    /// PHP.
+    Php,
+    /// V8, of JavaScript.
+    V8,
 }
 
 impl Interpreter {
     /// All of them.
-    pub const ALL: [Interpreter; 1] = [Interpreter::Cpython];
+    pub const ALL: [Interpreter; 4] =
+        [Interpreter::Cpython, Interpreter::Ruby, Interpreter::Php, Interpreter::V8];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Interpreter::Cpython => "CPython",
+            Interpreter::Ruby => "Ruby",
+            Interpreter::Php => "PHP",
+            Interpreter::V8 => "V8",
+        }
+    }
+
+    /// A symbol that the file with its code exports.
+    fn symbol(self) -> &'static str {
+        match self {
+            Interpreter::Cpython => cpython::EVALUATION,
+            Interpreter::Ruby => ruby::VERSION,
+            Interpreter::Php => php::EVALUATION,
+            Interpreter::V8 => v8::EXPORTED,
         }
     }
 
     /// The one whose code a file has.
     pub fn of_file(file: &[u8]) -> Option<Interpreter> {
-        Interpreter::ALL.into_iter().find(|interpreter| match interpreter {
-            Interpreter::Cpython => cpython::evaluates(file),
-        })
+        let bias = LoadBias::between(FileAddress(0), ProcessAddress(0));
+        let exported = LoadedImage { file, bias }.exported(&Interpreter::ALL.map(Self::symbol));
+        exported.map(|number| Interpreter::ALL[number])
     }
 
     /// It in a process, if the process has it. Its structures are checked: that takes some hundred
-    /// reads.
+    /// reads, or thousands.
     ///
     /// # Errors
     ///
@@ -42,6 +65,35 @@ impl Interpreter {
         }
         match self {
             Interpreter::Cpython => cpython::detect(process).map(shared),
+            Interpreter::Ruby => ruby::detect(process).map(shared),
+            Interpreter::Php => php::detect(process).map(shared),
+            Interpreter::V8 => v8::detect(process).map(shared),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_that_of_the_interpreter_whose_symbol_it_exports() {
+        let found = |path: &str| {
+            let file = std::fs::read(path).ok()?;
+            Some(Interpreter::of_file(&file))
+        };
+        assert_eq!(found("/proc/self/exe"), Some(None));
+        let mut tried = 0;
+        for (path, interpreter) in [
+            ("/usr/bin/python3", Interpreter::Cpython),
+            ("/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1", Interpreter::Ruby),
+            ("/usr/bin/php", Interpreter::Php),
+        ] {
+            if let Some(found) = found(path) {
+                assert_eq!(found, Some(interpreter), "{path}");
+                tried += 1;
+            }
+        }
+        println!("{tried} interpreters are installed");
     }
 }

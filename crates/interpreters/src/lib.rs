@@ -21,6 +21,7 @@ mod interpreter;
 mod lines;
 mod memory;
 pub mod merge;
+pub mod php;
 pub mod ruby;
 pub mod v8;
 pub mod walk;

@@ -1,5 +1,7 @@
 //! Line tables of code objects.
 
+use crate::php::InstructionLines;
+
 /// A line table, as the interpreter has it. Positions are bytes from the first instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lines {
@@ -17,6 +19,8 @@ pub enum Lines {
     Steps(Box<Steps>),
     /// `insns_info` of Ruby.
     Indexed(IndexedLines),
+    /// Lines of PHP's instructions.
+    Instructions(InstructionLines),
 }
 
 /// The lines of a function of V8: pairs of the position at which a line begins and the line.
@@ -142,6 +146,7 @@ impl Lines {
             Lines::Locations(table) => find(locations(table), position)?,
             Lines::Steps(steps) => return steps.line(first, position),
             Lines::Indexed(lines) => return lines.line(position).filter(|line| *line > 0),
+            Lines::Instructions(table) => return table.line(position),
         };
         u32::try_from(i64::from(first) + line).ok().filter(|line| *line > 0)
     }
@@ -149,7 +154,7 @@ impl Lines {
     /// Size in bytes of the code that it covers; `None` if the table does not state it.
     pub(crate) fn code_size(&self) -> Option<u64> {
         match self {
-            Lines::Pairs(_) | Lines::Steps(_) | Lines::Indexed(_) => None,
+            Lines::Pairs(_) | Lines::Steps(_) | Lines::Indexed(_) | Lines::Instructions(_) => None,
             Lines::Ranges(table) => Some(ranges(table).map(|(size, _)| u64::from(size)).sum()),
             Lines::Locations(table) => {
                 Some(locations(table).map(|(size, _)| u64::from(size)).sum())
@@ -163,6 +168,7 @@ impl Lines {
             Lines::Pairs(table) | Lines::Ranges(table) | Lines::Locations(table) => table.len(),
             Lines::Steps(steps) => (steps.bytecode.len() + steps.code.len()) * 8,
             Lines::Indexed(lines) => lines.index.len() + 4 * lines.lines.len(),
+            Lines::Instructions(table) => table.len(),
         }
     }
 

@@ -91,9 +91,22 @@ pub(crate) fn merge(native: &NativeStack, runs: &Runs, evaluates: impl Fn(usize)
     } else {
         owners_by_count(native, whole, &evaluations)
     };
-    let Some((mut owners, beyond)) = owners else { return Merge::Mismatch };
-    let mut frames: Vec<Range<usize>> = whole.iter().map(|run| run.frames.clone()).collect();
-    let mut is_cut = beyond > 0;
+    match owners {
+        Some(owners) => lay_out(native, runs, &evaluations, owners),
+        None => Merge::Mismatch,
+    }
+}
+
+/// Puts runs in the places of their evaluations. `owners` are the native frames of the first runs, in
+/// order, among `evaluations`; the other runs lie beyond the end of the native stack.
+pub(crate) fn lay_out(
+    native: &NativeStack,
+    runs: &Runs,
+    evaluations: &[usize],
+    mut owners: Vec<usize>,
+) -> Merge {
+    let mut frames: Vec<Range<usize>> = runs.whole.iter().map(|run| run.frames.clone()).collect();
+    let mut is_cut = owners.len() < frames.len();
     if !runs.open.is_empty() {
         frames.push(runs.open.clone());
         let after = |frame: &&usize| owners.last().is_none_or(|last| *frame > last);
@@ -125,9 +138,9 @@ pub(crate) fn merge(native: &NativeStack, runs: &Runs, evaluates: impl Fn(usize)
     Merge::Stack { places, unmatched: met - owners.len() }
 }
 
-/// The native frames of runs, in order, and the number of runs that lie beyond a truncated stack.
+/// The native frames of runs, in order, without those of runs that lie beyond a truncated stack.
 /// `None`: they are not of one stack.
-type Owners = Option<(Vec<usize>, usize)>;
+type Owners = Option<Vec<usize>>;
 
 fn owners_by_anchor(native: &NativeStack, runs: &[Run], evaluations: &[usize]) -> Owners {
     let mut owners = Vec::new();
@@ -139,11 +152,11 @@ fn owners_by_anchor(native: &NativeStack, runs: &[Run], evaluations: &[usize]) -
             Some(frame) => owners.push(*frame),
             None => {
                 let beyond = runs[number..].iter().map(|run| run.anchor);
-                return is_beyond(native, beyond).then(|| (owners, runs.len() - number));
+                return is_beyond(native, beyond).then_some(owners);
             }
         }
     }
-    Some((owners, 0))
+    Some(owners)
 }
 
 /// True if the native stack is truncated, and these addresses lie beyond its end, in order.
@@ -162,7 +175,7 @@ fn is_beyond(native: &NativeStack, anchors: impl Iterator<Item = Option<u64>>) -
 /// innermost evaluation may have no frame of the user's.
 fn owners_by_count(native: &NativeStack, runs: &[Run], evaluations: &[usize]) -> Owners {
     let extra = evaluations.len().checked_sub(runs.len())?;
-    (native.is_complete && extra <= 1).then(|| (evaluations[extra..].to_vec(), 0))
+    (native.is_complete && extra <= 1).then(|| evaluations[extra..].to_vec())
 }
 
 #[cfg(test)]

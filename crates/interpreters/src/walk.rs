@@ -30,9 +30,9 @@ pub const MAX_BLOCK: usize = 96;
 /// Most blocks behind pointers of what is copied of a frame.
 pub const MAX_BEHIND: usize = 4;
 /// Largest block behind a pointer, in bytes.
-pub const MAX_BEHIND_SIZE: usize = 32;
+pub const MAX_BEHIND_SIZE: usize = 168;
 /// Most blocks behind pointers of a walk that cannot be read: each takes longer than a frame.
-pub const MAX_UNREADABLE: u32 = 16;
+pub const MAX_UNREADABLE: u32 = 64;
 /// Most objects of a list among which that of the thread is searched.
 pub const MAX_LIST: u32 = 1024;
 
@@ -63,6 +63,11 @@ pub enum Start {
     },
     /// The thread's frame pointer register.
     FramePointer,
+    /// An object of a process whose code one thread executes: its first one. Others have none.
+    FirstThread {
+        /// Its address.
+        object: u64,
+    },
 }
 
 /// Bytes that are copied: `size` bytes from `lo` behind an address.

@@ -94,8 +94,13 @@ impl Interpreter {
         let only = if self == Interpreter::LuaJit { "" } else { ", only those of its interpreter" };
         match (self, self.other_profiler()) {
             (Interpreter::Python(_), _) => format!(
-                "{name}'s functions are not shown; recordings of CPU time as root have those of \
-                 Python 3.8 to 3.13"
+                "{name}'s functions are not shown; recordings as root have those of Python 3.8 to 3.13"
+            ),
+            (Interpreter::Ruby, _) => format!(
+                "{name}'s functions are not shown; recordings as root have those of Ruby 3.0 to 3.3"
+            ),
+            (Interpreter::Php, _) => format!(
+                "{name}'s functions are not shown; recordings as root have those of PHP 8.2"
             ),
             (_, Some(other)) => {
                 format!("{name}'s functions are not shown{only}; {other} shows them")
@@ -106,7 +111,7 @@ impl Interpreter {
 
     /// True if prof reads the functions of its programs.
     fn is_read(self) -> bool {
-        matches!(self, Interpreter::Python(_))
+        matches!(self, Interpreter::Python(_) | Interpreter::Ruby | Interpreter::Php)
     }
 }
 
@@ -305,7 +310,7 @@ mod tests {
         let other: &[&str] = &["/bin/other"];
         let line = hidden_functions(&profile(&[python, other]), &[]).unwrap().to_string();
         assert!(line.starts_with("50.0 % of the samples are in python3.11: Python's"), "{line}");
-        assert!(line.contains("are not shown; recordings of CPU time as root have"), "{line}");
+        assert!(line.contains("are not shown; recordings as root have"), "{line}");
         // They are shown, or do not matter.
         for names in ["/tmp/perf-7.map", "[python]"] {
             let shown: &[&str] = &[names, "/usr/bin/python3.13"];
@@ -334,9 +339,11 @@ mod tests {
         assert!(line("/usr/bin/python3.7", "too old", cpython).ends_with("; py-spy shows them"));
         // The reason of another interpreter.
         let ruby = line("/usr/bin/python3.11", "Ruby 2.6 is not supported", Some("Ruby"));
-        assert!(ruby.contains("recordings of CPU time as root have"), "{ruby}");
-        // Another language has its own way.
-        let ruby = line("/usr/bin/ruby3.1", "too old", None);
-        assert!(ruby.ends_with("rbspy shows them"), "{ruby}");
+        assert!(ruby.contains("recordings as root have"), "{ruby}");
+        let ruby = line("/usr/bin/ruby2.7", "Ruby 2.7 is not supported", Some("Ruby"));
+        assert!(ruby.ends_with("Ruby 2.7 is not supported; rbspy shows them"), "{ruby}");
+        // Functions of a language that is never read have another reason.
+        let perl = line("/usr/bin/perl", "leave out -g", None);
+        assert!(perl.ends_with("its interpreter; perl -d:NYTProf shows them"), "{perl}");
     }
 }

@@ -90,6 +90,8 @@ fn program(fields: &Fields, pointer: i16) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::thread::JoinHandleExt;
+
     use super::*;
     use crate::sampler::bpf::testing::skip_programs;
 
@@ -103,12 +105,14 @@ mod tests {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, wait) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || {
-            // SAFETY: neither call has conditions. By the ABI, the pointer is that of `pthread_self`.
-            let own = unsafe { (libc::gettid(), libc::pthread_self()) };
-            tell.send(own).unwrap();
+            let own = std::fs::read_link("/proc/thread-self").unwrap();
+            let tid: i32 = own.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            tell.send(tid).unwrap();
             let _ = wait.recv();
         });
-        let (tid, own) = told.recv().unwrap();
+        let tid = told.recv().unwrap();
+        // By the ABI, that of `pthread_self`.
+        let own = other.as_pthread_t() as u64;
         // On other architectures than x86-64, glibc's structure lies before it.
         let is_same = |found: Option<u64>| found.map(|found| found == own) == Some(true);
         let found = pointers.of(ThreadId { pid, tid });

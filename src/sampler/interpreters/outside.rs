@@ -18,6 +18,9 @@ use sys::procfs::{self, Asleep};
 fn part_of_path(interpreter: Interpreter) -> &'static str {
     match interpreter {
         Interpreter::Cpython => "python",
+        Interpreter::Ruby => "ruby",
+        Interpreter::Php => "php",
+        Interpreter::V8 => "node",
     }
 }
 
@@ -103,8 +106,9 @@ impl Interpreters {
         };
         let memory = ProcessMemory::new(thread.pid, OF_SLEEPER);
         let record = |(walk, descriptor)| {
-            let copy = walk::run(descriptor, walk::Thread { pointer, frame: 0 }, &memory);
             let (ThreadId { pid, tid }, Asleep { ip, sp, .. }) = (thread, asleep);
+            let at = walk::Thread { pointer, frame: 0, is_first: pid == tid };
+            let copy = walk::run(descriptor, at, &memory);
             Walked { time: 0, pid, tid, ip, sp, id: found.id, walk, took: 0, copy }.record()
         };
         walks.iter().enumerate().flat_map(record).collect()

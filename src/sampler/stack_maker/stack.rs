@@ -38,9 +38,18 @@ pub(super) enum Known {
 impl StackMaker {
     /// Builds the stack of a sample, which becomes the [last one](StackMaker::last_stack).
     pub fn make_stack(&mut self, sample: &Sample<'_>) {
+        self.make_stack_from(sample, Origin::Event);
+    }
+
+    /// Like [`StackMaker::make_stack`], for a sample of a tracepoint.
+    pub fn make_stack_at_tracepoint(&mut self, sample: &Sample<'_>) {
+        self.make_stack_from(sample, Origin::Elsewhere);
+    }
+
+    fn make_stack_from(&mut self, sample: &Sample<'_>, origin: Origin) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.split(sample);
-        self.make_from_chain(sample, Origin::Event, &mut scratch);
+        self.make_from_chain(sample, origin, &mut scratch);
         self.scratch = scratch;
     }
 

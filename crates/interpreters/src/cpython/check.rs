@@ -139,7 +139,7 @@ fn thread(
     if !is_thread(cpython, state, pointer, threads, memory)? {
         return Err(Refusal::Layout("a thread state is of no thread of the process"));
     }
-    let thread = Thread { pointer, frame: 0 };
+    let thread = Thread { pointer, frame: 0, is_first: false };
     let copies: Vec<WalkCopy> =
         cpython.walks.iter().map(|walk| walk::run(walk, thread, memory)).collect();
     if copies[0].object != state {

@@ -9,24 +9,17 @@ use super::{Cpython, Offsets, Symbols, check, runs};
 use crate::glibc::ThreadLayout;
 use crate::images::Place;
 use crate::{LoadedImage, Memory, Process, Refusal};
-use sys::{FileAddress, LoadBias, ProcessAddress};
 
 const RUNTIME: &str = "_PyRuntime";
 const CODE_TYPE: &str = "PyCode_Type";
 const STR_TYPE: &str = "PyUnicode_Type";
-const EVALUATION: &str = "_PyEval_EvalFrameDefault";
+pub(crate) const EVALUATION: &str = "_PyEval_EvalFrameDefault";
 /// The version as a number (3.11 and later).
 const VERSION: &str = "Py_Version";
 
 /// Functions that a minor version of Python 3 has added, the latest first.
 const ADDED: [(&str, u8); 3] =
     [("Py_NewRef", 10), ("PyFrame_GetCode", 9), ("PyCode_NewWithPosOnlyArgs", 8)];
-
-/// True if a file evaluates Python code.
-pub fn evaluates(file: &[u8]) -> bool {
-    let bias = LoadBias::between(FileAddress(0), ProcessAddress(0));
-    LoadedImage { file, bias }.exports(EVALUATION)
-}
 
 /// CPython in a process, if there is one. Its structures are checked: that takes some hundred reads.
 ///

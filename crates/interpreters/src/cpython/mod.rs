@@ -19,7 +19,8 @@ mod tests;
 
 use std::ops::Range;
 
-pub use detect::{detect, evaluates};
+pub(crate) use detect::EVALUATION;
+pub use detect::detect;
 use frames::Layout;
 pub use offsets::{CFrames, Offsets};
 

@@ -94,7 +94,7 @@ fn main_thread(ruby: &Ruby, threads: &[i32], memory: &dyn Memory) -> Result<(u64
 
 fn try_once(ruby: &Ruby, threads: &[i32], memory: &dyn Memory) -> Result<(), Refusal> {
     let (pointer, context) = main_thread(ruby, threads, memory)?;
-    let thread = Thread { pointer, frame: 0 };
+    let thread = Thread { pointer, frame: 0, is_first: false };
     let run = || -> Vec<WalkCopy> {
         ruby.walks.iter().map(|walk| walk::run(walk, thread, memory)).collect()
     };

@@ -8,10 +8,10 @@ use super::{Offsets, Ruby, Symbols, check};
 use crate::glibc::{ThreadLayout, path_to_variable};
 use crate::images::Place;
 use crate::{LoadedImage, Process, Refusal};
-use sys::{FileAddress, LoadBias, ProcessAddress};
+use sys::FileAddress;
 
 /// The version as text.
-const VERSION: &str = "ruby_version";
+pub(crate) const VERSION: &str = "ruby_version";
 const VM: &str = "ruby_current_vm_ptr";
 /// A thread-local variable (3.0 and later).
 const CONTEXT: &str = "ruby_current_ec";
@@ -19,12 +19,6 @@ const OBJECT_CLASS: &str = "rb_cObject";
 const EVALUATION: &str = "rb_vm_exec";
 /// Returns the first word of the symbol table, which is not exported.
 const NUMBER_OF_NAMES: &str = "rb_sym_immortal_count";
-
-/// True if a file evaluates Ruby code.
-pub fn evaluates(file: &[u8]) -> bool {
-    let bias = LoadBias::between(FileAddress(0), ProcessAddress(0));
-    LoadedImage { file, bias }.exports(VERSION)
-}
 
 /// Ruby in a process, if there is one. Its structures are checked: that takes some hundred reads.
 ///

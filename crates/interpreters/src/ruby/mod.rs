@@ -26,7 +26,8 @@ mod tests;
 
 use std::ops::Range;
 
-pub use detect::{detect, evaluates};
+pub(crate) use detect::VERSION;
+pub use detect::detect;
 use objects::ClassWords;
 use offsets::Layout;
 pub use offsets::{ClassNames, Offsets, SymbolOffsets};

@@ -7,10 +7,9 @@ use super::{Constants, Offsets, Symbols, V8, check};
 use crate::glibc::{ThreadLayout, thread_pointers};
 use crate::images::Place;
 use crate::{LoadedImage, Process, Refusal};
-use sys::{FileAddress, LoadBias, ProcessAddress};
 
 /// A constant that all versions export.
-const EXPORTED: &str = "v8dbg_HeapObjectTag";
+pub(crate) const EXPORTED: &str = "v8dbg_HeapObjectTag";
 
 const MAJOR: &str = "_ZN2v88internal7Version6major_E";
 const MINOR: &str = "_ZN2v88internal7Version6minor_E";
@@ -27,12 +26,6 @@ const BUILTINS: [&str; 3] = [
     "v8_Default_embedded_blob_",
 ];
 const CALL: &str = "Builtins_CEntry_Return1_";
-
-/// True if a file executes JavaScript with V8.
-pub fn evaluates(file: &[u8]) -> bool {
-    let bias = LoadBias::between(FileAddress(0), ProcessAddress(0));
-    LoadedImage { file, bias }.exports(EXPORTED)
-}
 
 /// V8 in a process, if there is one. Its structures are checked: that takes some thousand reads.
 ///
@@ -141,10 +134,5 @@ mod tests {
         let interpreter = [0xff, 0xd1, 0xff, 0xd1, 0x4c, 0x8b, 0x65, 0xe0];
         assert_eq!(interpreter_return(&interpreter), Some(4));
         assert_eq!(interpreter_return(&interpreter[1..3]), None);
-    }
-
-    #[test]
-    fn this_file_executes_no_javascript() {
-        assert!(!evaluates(&std::fs::read("/proc/self/exe").unwrap()));
     }
 }

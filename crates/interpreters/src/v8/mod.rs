@@ -20,7 +20,8 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use detect::{detect, evaluates};
+pub(crate) use detect::EXPORTED;
+pub use detect::detect;
 pub use offsets::{Constants, Offsets};
 
 use source::Sources;

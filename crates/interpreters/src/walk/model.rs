@@ -11,6 +11,8 @@ pub struct Thread {
     pub pointer: u64,
     /// Its frame pointer.
     pub frame: u64,
+    /// It is the first one of its process.
+    pub is_first: bool,
 }
 
 /// Walks the frames of a thread. Only a thread that does not run has the frames that this finds:
@@ -64,6 +66,7 @@ fn frames(
 fn object(start: &Start, thread: Thread, memory: &dyn Memory) -> Result<u64, ReadError> {
     match start {
         Start::FramePointer => Ok(thread.frame),
+        Start::FirstThread { object } => Ok(if thread.is_first { *object } else { 0 }),
         Start::ThreadPointer { path } => follow(thread.pointer, path, memory),
         Start::Shared { pointer, key } => {
             let object = memory.word(*pointer)?;

@@ -154,7 +154,8 @@ InterpretersNotRead "interpreters-not-read" Detail { why: Box<Message> = "the re
 
 /// Functions are read at samples of some events only.
 NotReadAtEvents "not-read-at-these-events" Missing
-    ("they are read at samples of CPU clocks and hardware events, at waits and at system calls");
+    ("they are read at samples of CPU clocks and hardware events, and where programs in the kernel \
+      time waits and calls");
 
 /// Functions of interpreted programs are read with copies of stacks.
 NoStackCopies "no-stack-copies" Missing ("they are read with copies of stacks") ["; ", "leave out -g"];

@@ -42,9 +42,10 @@ pub mod word {
 
 /// Offsets of the words of a start, in bytes.
 pub mod start {
-    /// What it begins with: [`NONE`], [`ADDRESS`], [`THREAD_POINTER`] or [`FRAME_POINTER`].
+    /// What it begins with: [`NONE`], [`ADDRESS`], [`THREAD_POINTER`], [`FRAME_POINTER`] or
+    /// [`FIRST_THREAD`].
     pub const KIND: i16 = 0;
-    /// Value of [`ADDRESS`].
+    /// Value of [`ADDRESS`] and [`FIRST_THREAD`].
     pub const BEGIN: i16 = 8;
     /// The path to the object, or to the first one of a list.
     pub const PATH: i16 = 16;
@@ -65,6 +66,8 @@ pub mod start {
     pub const THREAD_POINTER: i32 = 2;
     /// It begins with the frame pointer.
     pub const FRAME_POINTER: i32 = 3;
+    /// It begins with an address, in the first thread of a process.
+    pub const FIRST_THREAD: i32 = 4;
 }
 
 /// Size of a descriptor in bytes.
@@ -124,6 +127,7 @@ fn encode_start(start: &Start, bytes: &mut [u8]) {
     let (kind, begin, path): (_, u64, &[i32]) = match start {
         Start::FramePointer => (start::FRAME_POINTER, 0, &[]),
         Start::ThreadPointer { path } => (start::THREAD_POINTER, 0, path),
+        Start::FirstThread { object } => (start::FIRST_THREAD, *object, &[]),
         Start::Shared { pointer, .. } | Start::List { pointer, .. } => {
             (start::ADDRESS, *pointer, &[0])
         }
@@ -141,7 +145,7 @@ fn encode_start(start: &Start, bytes: &mut [u8]) {
             put(bytes, start::KEY, key.into());
             put(bytes, start::NEXT, next.into());
         }
-        Start::FramePointer | Start::ThreadPointer { .. } => {}
+        Start::FramePointer | Start::ThreadPointer { .. } | Start::FirstThread { .. } => {}
     }
 }
 

@@ -5,7 +5,8 @@
 //! walks = descriptors of the process; none: end
 //! for each walk:
 //!     for each of its starts:
-//!         p = address, thread pointer or frame pointer
+//!         p = address, thread pointer or frame pointer; an address may be for the first thread
+//!             only: the next start in others
 //!         for each d of the start's path: stop if p is 0; p = *(p + d)
 //!         if it has a key: up to `rounds` times:
 //!             found if p is 0, or *(p + key) is the thread pointer
@@ -279,6 +280,10 @@ fn find_object(c: &mut BpfCode, to: &Places) {
     c.load(AccessSize::Long, R3, R7, memory::FRAME_POINTER);
     c.jump_if_value(If::Equal, R1, start::FRAME_POINTER, known);
     c.load(AccessSize::Long, R3, R9, start::BEGIN);
+    c.jump_if_value(If::Differ, R1, start::FIRST_THREAD, known);
+    c.load(AccessSize::Long, R1, R7, field(header::PID));
+    c.load(AccessSize::Long, R2, R7, field(header::TID));
+    c.jump_if(If::Differ, R1, R2, next);
     c.put(known);
     c.store(AccessSize::Long, R7, memory::P, R3);
     follow(c, R9, start::PATH, to.fault);

@@ -1,6 +1,7 @@
 //! The program against its model, over memory of this process and of CPython. They need root.
 
 mod bounds;
+mod php;
 mod python;
 
 use std::os::fd::AsRawFd;

@@ -159,7 +159,8 @@ impl FromSwitches {
         {
             (switch, self.prev_state) = (traced, Some(field));
         }
-        let switch = EventSpec { deep_stacks: true, ..switch };
+        // The kernel runs no program at the samples of tracepoints.
+        let switch = EventSpec { deep_stacks: self.prev_state.is_none(), ..switch };
         let always = EventSpec { overload: Overload::Stop, ..switch.clone() };
         let thinned = EventSpec { overload: Overload::Start, ..switch };
         let mut events =
@@ -237,7 +238,10 @@ impl FromSwitches {
         if !self.exited.is_alive(sample.thread()) {
             return;
         }
-        maker.make_stack(sample);
+        match self.prev_state {
+            Some(_) => maker.make_stack_at_tracepoint(sample),
+            None => maker.make_stack(sample),
+        }
         let state = self.prev_state.and_then(|field| field.number(sample.raw));
         let thread = self.thread(sample.thread());
         thread.off.clone_from(maker.last_stack());

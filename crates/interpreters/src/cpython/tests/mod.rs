@@ -76,7 +76,7 @@ fn cut(line: &str) -> String {
 }
 
 fn copies(cpython: &Cpython, pointer: u64, memory: &dyn Memory) -> Vec<WalkCopy> {
-    let thread = Thread { pointer, frame: 0 };
+    let thread = Thread { pointer, frame: 0, is_first: false };
     cpython.walks().iter().map(|walk| run(walk, thread, memory)).collect()
 }
 

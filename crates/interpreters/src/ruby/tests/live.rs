@@ -4,8 +4,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::Interpreter;
 use crate::ruby::check::check;
-use crate::ruby::{Offsets, detect, evaluates};
+use crate::ruby::{Offsets, detect};
 use crate::{Budget, MappedFiles, Process, ProcessMemory, Refusal};
 
 const RUBY: &str = "/usr/bin/ruby";
@@ -209,6 +210,7 @@ fn a_file_that_evaluates_ruby_is_recognized() {
     }
     let program = Program::known(&[]);
     let files = MappedFiles::open(program.pid()).unwrap();
-    let found = files.images().iter().filter(|image| evaluates(image.file)).count();
+    let found =
+        files.images().iter().filter(|image| Interpreter::of_file(image.file).is_some()).count();
     assert_eq!(found, 1);
 }

@@ -53,7 +53,7 @@ fn cut(line: &str) -> String {
 }
 
 fn copies(ruby: &Ruby, pointer: u64, memory: &dyn Memory) -> Vec<WalkCopy> {
-    let thread = Thread { pointer, frame: 0 };
+    let thread = Thread { pointer, frame: 0, is_first: false };
     ruby.walks().iter().map(|walk| run(walk, thread, memory)).collect()
 }
 

@@ -64,7 +64,7 @@ fn while_javascript_runs_the_chain_begins_at_the_frame_pointer() {
         let expected = frames(&v8, &called).1;
         // As if `wait` had not called C++: its frame is the innermost one.
         let frame = expected[0].address;
-        let thread = Thread { pointer, frame };
+        let thread = Thread { pointer, frame, is_first: false };
         let own = [run(&v8.walks()[0], thread, &memory), WalkCopy::nothing()];
         let registers = |sp: u64| {
             let mut bytes = vec![0; sys::arch::REGISTERS * 8];

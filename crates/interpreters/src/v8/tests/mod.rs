@@ -82,7 +82,7 @@ fn cut(line: &str) -> String {
 
 /// What the walks copy of a thread that waits in a function of C++.
 fn copies(v8: &V8, pointer: u64, memory: &dyn Memory) -> Vec<WalkCopy> {
-    let thread = Thread { pointer, frame: 0 };
+    let thread = Thread { pointer, frame: 0, is_first: false };
     v8.walks().iter().map(|walk| run(walk, thread, memory)).collect()
 }
 

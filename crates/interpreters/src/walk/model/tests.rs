@@ -2,7 +2,7 @@ use super::super::Block;
 use super::*;
 use crate::memory::Recorded;
 
-const THREAD: Thread = Thread { pointer: 0x7000, frame: 0x1000 };
+const THREAD: Thread = Thread { pointer: 0x7000, frame: 0x1000, is_first: false };
 
 fn memory(words: &[(u64, u64)]) -> Recorded {
     let mut memory = Recorded::default();
@@ -133,6 +133,16 @@ fn frames_before_a_fault_are_kept_and_a_cycle_ends() {
 }
 
 #[test]
+fn an_object_may_be_that_of_the_first_thread() {
+    let walk = list(vec![Start::FirstThread { object: 0x1000 }], Vec::new());
+    assert_eq!(run(&walk, THREAD, &three_frames()).status, Status::Nothing);
+    let first = Thread { is_first: true, ..THREAD };
+    let copy = run(&walk, first, &three_frames());
+    let count = copy.frames(&walk).count();
+    assert_eq!((copy.status, copy.object, count), (Status::Complete, 0x1000, 3));
+}
+
+#[test]
 fn what_is_behind_a_pointer_may_have_another_one() {
     let block = Block { lo: 0, size: 8 };
     let behind = [8, 16].map(|pointer| Behind { pointer, block }).into();
@@ -165,7 +175,7 @@ fn a_descriptor_outside_of_the_limits_is_not_valid() {
         |walk| walk.block.size = 97,
         |walk| walk.behind[0].pointer = 9,
         |walk| walk.behind.push(Behind { pointer: 17, ..walk.behind[0] }),
-        |walk| walk.behind[0].block.size = 33,
+        |walk| walk.behind[0].block.size = 169,
         |walk| walk.next = Next::Pointer { at: 15 },
     ];
     for change in broken {

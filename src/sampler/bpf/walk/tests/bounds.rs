@@ -122,7 +122,7 @@ impl Frames {
             starts: vec![self.list()],
             path: vec![8 * FIRST as i32],
             block: Block { lo: 16, size: 96 },
-            behind: vec![behind(ONE, 8, 32), behind(TWO, -8, 24)],
+            behind: vec![behind(ONE, 8, 168), behind(TWO, -8, 24)],
             next: Next::Pointer { at: 8 * (CALLER - 2) as u8 },
             most: 4000,
         }
@@ -249,6 +249,11 @@ fn starts(thread: &Spinning) -> Vec<Case> {
     let walk = with_starts(&far, vec![Start::ThreadPointer { path }]);
     cases.push(case("a path to nowhere", far, walk, Status::Fault, 0));
 
+    let first = frames();
+    let object = first.words.address(2 * UNIT);
+    let walk = with_starts(&first, vec![Start::FirstThread { object }]);
+    cases.push(case("the first thread's object", first, walk, Status::Nothing, 0));
+
     // In the first object, which the frames have a pointer to: a pointer to the first frame.
     let behind = frames();
     let mut walk = behind.walk();
@@ -285,7 +290,7 @@ fn whatever_the_memory_has_the_program_copies_what_its_model_copies() {
             let name = case.name;
             assert_eq!(walked.copy.status, *status, "{name}");
             assert_eq!(walked.copy.bytes.len(), count * walk.frame_size(), "{name}");
-            let at = Thread { pointer: thread.pointer, frame: 0 };
+            let at = Thread { pointer: thread.pointer, frame: 0, is_first: false };
             assert!(walked.copy == run(walk, at, &memory), "{name}: as the model");
             seen[walked.walk] += 1;
             seen.iter().all(|count| *count >= 3)

@@ -157,7 +157,7 @@ fn the_copy_of_each_sample_is_that_of_the_model() {
                 (end, &functions[..]),
                 (ChainEnd::Complete, &expected.map(str::to_owned)[..])
             );
-            let thread = Thread { pointer: python.pointer, frame: 0 };
+            let thread = Thread { pointer: python.pointer, frame: 0, is_first: false };
             let model: Vec<_> =
                 walks.iter().map(|walk| run(walk, thread, &python.memory)).collect();
             assert_eq!(sample, model, "{interpreter:?}");

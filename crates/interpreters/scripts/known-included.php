@@ -1,0 +1,4 @@
+<?php
+
+// Part of known.php.
+$then();
