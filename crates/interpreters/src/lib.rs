@@ -30,7 +30,7 @@ use std::fmt;
 
 pub use images::{LoadedImage, MappedFiles, Process};
 pub use interpreter::Interpreter;
-pub use lines::{IndexedLines, Lines, Steps};
+pub use lines::{IndexedLines, Lines};
 pub use memory::{Budget, Memory, ProcessMemory, ReadError};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::{Recorded, Recorder};
@@ -81,6 +81,8 @@ pub struct CodeKey {
 impl CodeKey {
     /// The position in code of which no instruction has been executed yet.
     pub const NOT_BEGUN: u32 = u32::MAX;
+    /// An unknown position: that of machine code, which has no line then.
+    pub const UNKNOWN: u32 = u32::MAX - 1;
 }
 
 /// A frame of the user's program.
@@ -138,6 +140,7 @@ impl Code {
     pub fn line(&self, position: u32) -> Option<u32> {
         match position {
             CodeKey::NOT_BEGUN => Some(self.first_line),
+            CodeKey::UNKNOWN => None,
             _ => self.lines.line(self.first_line, position),
         }
     }

@@ -14,42 +14,13 @@ pub enum Lines {
     /// `co_linetable` of CPython 3.11 and later: entries of several bytes, of which only the first
     /// has its highest bit set (`Objects/locations.md`).
     Locations(Box<[u8]>),
-    /// Lines of V8's code, in the order of positions. Those of machine code are numbers of their own
-    /// ([`Steps::CODE`]).
-    Steps(Box<Steps>),
+    /// Lines of V8's bytecode: pairs of the position at which a line begins and the line
+    /// ([`Lines::NONE`]: none), in the order of positions.
+    Steps(Box<[(u32, u32)]>),
     /// `insns_info` of Ruby.
     Indexed(IndexedLines),
     /// Lines of PHP's instructions.
     Instructions(InstructionLines),
-}
-
-/// The lines of a function of V8: pairs of the position at which a line begins and the line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Steps {
-    /// Of bytecode.
-    pub bytecode: Vec<(u32, u32)>,
-    /// Of the machine code that the function had, by the low bits of addresses.
-    pub code: Vec<(u32, u32)>,
-}
-
-impl Steps {
-    /// In a position: it is that of machine code.
-    pub const CODE: u32 = 1 << 31;
-
-    /// Line 0 of a pair: there is none.
-    pub const NONE: u32 = 0;
-
-    /// That of machine code without a table is the first line.
-    fn line(&self, first: u32, position: u32) -> Option<u32> {
-        let is_code = position & Steps::CODE != 0;
-        let steps = if is_code { &self.code } else { &self.bytecode };
-        let found = match steps.partition_point(|(start, _)| *start <= position) {
-            0 if is_code => Some(first),
-            0 => None,
-            after => steps.get(after - 1).map(|(_, line)| *line),
-        };
-        found.filter(|line| *line != Steps::NONE)
-    }
 }
 
 /// Lines with an index of their positions (Ruby's `struct succ_index_table`, `iseq.c`). Positions are
@@ -138,13 +109,16 @@ impl IndexedLines {
 }
 
 impl Lines {
+    /// No line.
+    pub const NONE: u32 = 0;
+
     /// The line of a position in code whose first line is given; `None` if it has none.
     pub fn line(&self, first: u32, position: u32) -> Option<u32> {
         let line = match self {
             Lines::Pairs(table) => line_of_pairs(table, position),
             Lines::Ranges(table) => find(ranges(table), position)?,
             Lines::Locations(table) => find(locations(table), position)?,
-            Lines::Steps(steps) => return steps.line(first, position),
+            Lines::Steps(steps) => return line_of_steps(steps, position),
             Lines::Indexed(lines) => return lines.line(position).filter(|line| *line > 0),
             Lines::Instructions(table) => return table.line(position),
         };
@@ -166,7 +140,7 @@ impl Lines {
     pub fn len(&self) -> usize {
         match self {
             Lines::Pairs(table) | Lines::Ranges(table) | Lines::Locations(table) => table.len(),
-            Lines::Steps(steps) => (steps.bytecode.len() + steps.code.len()) * 8,
+            Lines::Steps(steps) => steps.len() * 8,
             Lines::Indexed(lines) => lines.index.len() + 4 * lines.lines.len(),
             Lines::Instructions(table) => table.len(),
         }
@@ -176,6 +150,12 @@ impl Lines {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+fn line_of_steps(steps: &[(u32, u32)], position: u32) -> Option<u32> {
+    let after = steps.partition_point(|(start, _)| *start <= position);
+    let (_, line) = steps.get(after.checked_sub(1)?)?;
+    Some(*line).filter(|line| *line != Lines::NONE)
 }
 
 /// The distance from the first line to that of a position.

@@ -36,9 +36,11 @@ use sys::procfs;
 use sys::record::{Sample, UserStack};
 
 /// Limit for the time to walk in a thread that always has this many frames, in nanoseconds per
-/// second, and the cost of a frame with a block behind it.
-const SHARE: u64 = 25_000_000;
-const NANOS_PER_FRAME: u64 = 200;
+/// second, and the cost of a frame of which this many blocks are read. A walk with more blocks has fewer
+/// frames.
+const SHARE: u64 = 30_000_000;
+const NANOS_PER_FRAME: u64 = 240;
+const BLOCKS: u32 = 3;
 
 /// Largest number of frames of a walk.
 pub const MOST_FRAMES: u32 = 4096;

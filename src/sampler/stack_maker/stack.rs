@@ -1,6 +1,6 @@
 //! Converts samples to the locations of their stacks.
 
-use super::user_frames::Merged;
+use super::user_frames::{Merged, NativeFrames};
 use super::{Innermost, Moment, Scratch, StackMaker, Unwound};
 use crate::sampler::StackMethod;
 use crate::sampler::interpreters::Origin;
@@ -136,7 +136,8 @@ impl StackMaker {
         self.extend_trail(user_callers, trail, &mut callers);
         let is_users = match &merged {
             Merged::Places(places) => {
-                self.interleave(places, user_leaf, end, first, &mut callers, merge)
+                let native = NativeFrames { frames, has_leaf: user_leaf.is_some(), end };
+                self.interleave(places, native, first, &mut callers, merge)
             }
             Merged::Native | Merged::Mismatch => false,
         };

@@ -24,6 +24,17 @@ pub(super) struct MergeBuffers {
     user: Vec<LocationId>,
 }
 
+/// The native frames of a sample.
+#[derive(Clone, Copy)]
+pub(super) struct NativeFrames<'f> {
+    /// The frames, the innermost first.
+    pub frames: &'f [Frame],
+    /// The innermost one is no caller: it has the instruction pointer.
+    pub has_leaf: bool,
+    /// How they end.
+    pub end: StackEnd,
+}
+
 /// What a stack has besides native frames.
 pub(super) enum Merged {
     /// Nothing.
@@ -108,8 +119,7 @@ impl StackMaker {
     pub(super) fn interleave(
         &mut self,
         places: &[Place],
-        leaf: Option<&Frame>,
-        end: StackEnd,
+        unwound: NativeFrames<'_>,
         first: usize,
         callers: &mut Vec<LocationId>,
         buffers: &mut MergeBuffers,
@@ -117,12 +127,14 @@ impl StackMaker {
         let MergeBuffers { callers: native, user, .. } = buffers;
         native.clear();
         native.extend(callers.drain(first..));
-        let skipped = usize::from(leaf.is_some());
+        let NativeFrames { frames, has_leaf, end } = unwound;
+        let skipped = usize::from(has_leaf);
         for (at, place) in places.iter().enumerate().rev() {
             match *place {
-                Place::Native(0) | Place::Evaluation(0) if leaf.is_some() => {
+                Place::Evaluation(frame) if is_compiled(&places[..at], &frames[frame]) => {}
+                Place::Native(0) | Place::Evaluation(0) if has_leaf => {
                     if at > 0 {
-                        let place = leaf.map(|leaf| leaf.place).expect("there is one");
+                        let place = frames[0].place;
                         let mapping = self.mapping_of(place);
                         callers.push(self.builder.location(mapping, place.number()));
                     }
@@ -146,4 +158,11 @@ impl StackMaker {
     pub(super) fn mismatch(&mut self) -> LocationId {
         self.builder.named_location(MISMATCH)
     }
+}
+
+/// True if a native frame is that of code which the interpreter made of the user's function before it:
+/// one frame, of which the native one has no name.
+fn is_compiled(before: &[Place], frame: &Frame) -> bool {
+    let is_memory = matches!(frame.place, unwind::Place::Memory { .. });
+    is_memory && matches!(before.last(), Some(Place::User(_)))
 }

@@ -240,7 +240,7 @@ fn function(
         return Ok(Err("a name is no text"));
     }
     let Lines::Steps(lines) = &code.lines else { return Ok(Err("a function has no lines")) };
-    if code.first_line == 0 || lines.bytecode.iter().any(|(_, line)| *line < code.first_line) {
+    if code.first_line == 0 || lines.iter().any(|(_, line)| *line < code.first_line) {
         return Ok(Err("a line is not in its function"));
     }
     let is_right = places(heap, shared, bytecode)?;

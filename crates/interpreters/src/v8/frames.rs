@@ -4,7 +4,7 @@ use super::V8;
 use super::heap::is_object;
 use crate::merge::{Merge, NativeStack, Place};
 use crate::walk::{Frame, Status, WalkCopy, WalkDescriptor};
-use crate::{ChainEnd, CodeKey, Copied, Steps, UserFrame};
+use crate::{ChainEnd, CodeKey, Copied, UserFrame};
 
 /// Places of words in what is copied of a frame (`src/execution/frame-constants.h`, and the constants
 /// `v8dbg_off_fp_*`).
@@ -84,11 +84,8 @@ pub(super) fn decode(v8: &V8, copied: Copied<'_>, out: &mut Vec<UserFrame>) -> C
     let is_called_out = walk.path.len() == 1;
     let sp = registers.map_or(0, |all| all[register::STACK]);
     let start = out.len();
-    let ip =
-        copied.registers.bytes().get(8 * sys::arch::IP..).and_then(|bytes| bytes.first_chunk());
-    let ip = ip.map_or(0, |ip| u64::from_le_bytes(*ip));
     let registers = registers.filter(|_| !is_called_out);
-    let chain = Decoder { v8, walk, registers, ip }.chain(copy, sp, out);
+    let chain = Decoder { v8, walk, registers }.chain(copy, sp, out);
     chain.unwrap_or_else(|| {
         out.truncate(start);
         // The frame pointer of a thread that does not execute JavaScript is no frame's.
@@ -101,8 +98,6 @@ struct Decoder<'a> {
     walk: &'a WalkDescriptor,
     /// Those of the innermost frame.
     registers: Option<[u64; sys::arch::DWARF_ORDER.len()]>,
-    /// See [`Decoder::registers`].
-    ip: u64,
 }
 
 impl Decoder<'_> {
@@ -148,30 +143,26 @@ impl Decoder<'_> {
 
     /// The user's code of a frame: `Some(None)` if it has none, `None` if it is no frame of V8's.
     fn code(&self, frame: &Frame, pc: Option<u64>) -> Option<Option<CodeKey>> {
-        let offsets = &self.v8.offsets;
         let function = frame.word(place::FUNCTION);
-        let (lo, size) = self.v8.function_block();
-        let word = |at: u32| frame.word(place::BEHIND + (at as i32 - lo) as usize);
-        let object = word(offsets.function_shared);
+        let object = frame.word(place::BEHIND);
         if !is_object(function) || !is_object(object) {
             return None;
         }
-        let behind = place::BEHIND + usize::from(size);
+        let behind = place::BEHIND + 8;
         let words = [0, 8, 16, 24].map(|at| frame.word(behind + at));
         let Some([script, scope, number]) = identity(words) else { return Some(None) };
-        let (position, is_machine_code) = self.position(frame, pc);
-        let code = offsets.function_code.filter(|_| is_machine_code).map_or(0, word);
-        let identity = [script, scope, number, code];
+        let position = self.position(frame, pc);
+        let identity = [script, scope, number, 0];
         Some(Some(CodeKey { object, identity, position }))
     }
 
-    /// The position of a frame, and whether it is one of machine code.
-    fn position(&self, frame: &Frame, pc: Option<u64>) -> (u32, bool) {
+    /// The position of a frame in bytecode.
+    fn position(&self, frame: &Frame, pc: Option<u64>) -> u32 {
         let first = self.v8.offsets.bytecode - 1;
         let bytecode = frame.word(place::BYTECODE);
         let in_bytecode = |offset: u64| match offset.checked_sub(u64::from(first)) {
-            Some(position) if position < MAX_POSITION.into() => (position as u32, false),
-            _ => (CodeKey::NOT_BEGUN, false),
+            Some(position) if position < MAX_POSITION.into() => position as u32,
+            _ => CodeKey::NOT_BEGUN,
         };
         match (pc, self.registers) {
             (Some(pc), _) if self.v8.is_interpreter(pc) && is_object(bytecode) => {
@@ -179,14 +170,12 @@ impl Decoder<'_> {
                 let is_number = position as u32 == 0;
                 in_bytecode(if is_number { position >> 32 } else { 0 })
             }
-            // The instruction before the one that is returned to is the call.
-            (Some(pc), _) => (machine_code(pc.wrapping_sub(1)), true),
             // The interpreter keeps both in registers; the frame has the position of the last call.
             (None, Some(all)) if all[register::BYTECODE] == bytecode && is_object(bytecode) => {
                 in_bytecode(all[register::OFFSET])
             }
-            (None, Some(_)) => (machine_code(self.ip), true),
-            (None, None) => (CodeKey::NOT_BEGUN, false),
+            (Some(_), _) | (None, Some(_)) => CodeKey::UNKNOWN,
+            (None, None) => CodeKey::NOT_BEGUN,
         }
     }
 }
@@ -200,11 +189,6 @@ impl V8 {
         let is_copy = |first: u64| pc.wrapping_sub(address - first).is_multiple_of(PAGE);
         pc == address || self.symbols.builtins.is_some_and(is_copy)
     }
-}
-
-fn machine_code(pc: u64) -> u32 {
-    // `CodeKey::NOT_BEGUN` is no position.
-    (pc as u32 | Steps::CODE).min(CodeKey::NOT_BEGUN - 1)
 }
 
 /// `None` if it is no frame of V8's.

@@ -73,9 +73,7 @@ impl V8 {
     /// The walks from the frame pointer, and from the innermost call out of JavaScript.
     fn descriptors(&self) -> Vec<WalkDescriptor> {
         use frames::place;
-        let (lo, size) = self.function_block();
-        let shared_at = place::BEHIND + (self.offsets.function_shared as i32 - lo) as usize;
-        let function = Block { lo: lo - heap::TAG, size };
+        let function = Block { lo: self.offsets.function_shared as i32 - heap::TAG, size: 8 };
         let shared = Block { lo: self.offsets.shared_script as i32 - 8 - heap::TAG, size: 32 };
         let walk = |start, path| WalkDescriptor {
             starts: vec![start],
@@ -83,7 +81,7 @@ impl V8 {
             block: Block { lo: place::LO, size: place::BEHIND as u8 },
             behind: vec![
                 Behind { pointer: place::FUNCTION as u8, block: function },
-                Behind { pointer: shared_at as u8, block: shared },
+                Behind { pointer: place::BEHIND as u8, block: shared },
             ],
             next: Next::Pointer { at: place::CALLER as u8 },
             most: MOST,
@@ -94,14 +92,6 @@ impl V8 {
             walks.push(walk(Start::ThreadPointer { path }, vec![exit]));
         }
         walks
-    }
-
-    /// What is copied of a function: the offset of the first byte, and the size.
-    fn function_block(&self) -> (i32, u8) {
-        let shared = self.offsets.function_shared;
-        let code = self.offsets.function_code.filter(|code| code.abs_diff(shared) <= 24);
-        let code = code.unwrap_or(shared);
-        (shared.min(code) as i32, (shared.abs_diff(code) + 8) as u8)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::V8;
 use super::frames::identity;
 use super::heap::{Heap, No, is_object, small};
-use crate::{Code, CodeKey, Lines, Memory, Name, Steps};
+use crate::{Code, CodeKey, Lines, Memory, Name};
 
 /// Longest name of a function that is kept, in characters; longer ones are cut and end with `...`.
 const MAX_FUNCTION: u32 = 512;
@@ -17,9 +17,6 @@ const MAX_POSITIONS: u32 = 256 << 10;
 /// Most local variables of a function whose names are in its `ScopeInfo`; others have a table
 /// (`kScopeInfoMaxInlinedLocalNamesSize`).
 const MAX_INLINED_NAMES: u32 = 75;
-
-/// What node shows for a function without a name.
-const ANONYMOUS: &str = "(anonymous)";
 
 /// Names a function. Its identity is compared before and after the reading: it may be collected and
 /// its memory used again at any moment.
@@ -56,9 +53,7 @@ fn read(v8: &V8, heap: Heap<'_>, key: &CodeKey) -> Result<Code, No> {
     if function.is_empty() {
         (function, is_cut) = text(scope.inferred, MAX_FUNCTION)?;
     }
-    if function.is_empty() {
-        ANONYMOUS.clone_into(&mut function);
-    } else if is_cut {
+    if is_cut {
         function.push_str("...");
     }
     let name = heap.word(script, offsets.script_name)?;
@@ -68,12 +63,19 @@ fn read(v8: &V8, heap: Heap<'_>, key: &CodeKey) -> Result<Code, No> {
     let span = v8.sources.span(heap, script, scope.start..=scope.end)?;
     let line = |place| span.as_ref().and_then(|span| span.line(place));
     let first_line = line(scope.start).unwrap_or(0);
+    if function.is_empty() {
+        // As node shows it, with its line: a script has many.
+        function = match first_line {
+            0 => "(anonymous)".to_owned(),
+            line => format!("(anonymous:{line})"),
+        };
+    }
     let bytecode = match bytecode(heap, key.object)? {
         Some(bytecode) => steps(&position_table(heap, bytecode)?, line),
         None => Vec::new(),
     };
     check_identity(heap, key)?;
-    let lines = Lines::Steps(Box::new(Steps { bytecode, code: Vec::new() }));
+    let lines = Lines::Steps(bytecode.into());
     Ok(Code { function, file, first_line, lines })
 }
 
@@ -187,7 +189,7 @@ pub(super) fn position_table(heap: Heap<'_>, bytecode: u64) -> Result<Vec<u8>, N
 pub(super) fn steps(table: &[u8], line: impl Fn(u32) -> Option<u32>) -> Vec<(u32, u32)> {
     let mut steps: Vec<(u32, u32)> = Vec::new();
     for (position, place) in positions(table) {
-        let line = place.and_then(&line).unwrap_or(Steps::NONE);
+        let line = place.and_then(&line).unwrap_or(Lines::NONE);
         match steps.last_mut() {
             Some(last) if last.1 == line => {}
             Some(last) if last.0 == position => last.1 = line,

@@ -103,8 +103,6 @@ pub struct Offsets {
     pub map_type: u32,
     /// `JSFunction`: its `SharedFunctionInfo`.
     pub function_shared: u32,
-    /// `JSFunction`: its code, as far as it is a word.
-    pub function_code: Option<u32>,
     /// `SharedFunctionInfo`: its bytecode, or what has it.
     pub shared_data: u32,
     /// `SharedFunctionInfo`: a name or a `ScopeInfo`.
@@ -234,10 +232,6 @@ impl Offsets {
             version,
             map_type: get("class_Map__instance_type__uint16_t")?,
             function_shared: get("class_JSFunction__shared__SharedFunctionInfo")?,
-            function_code: any(&[
-                "class_JSFunction__code__CodeT",
-                "class_JSFunction__code__Tagged_Code_",
-            ]),
             shared_data: 8,
             shared_name: name,
             shared_script: script,

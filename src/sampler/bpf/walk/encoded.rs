@@ -1,5 +1,6 @@
 //! A [`WalkDescriptor`] as the program reads it: words of eight bytes.
 
+use super::BLOCKS;
 use interpreters::walk::{
     Behind, MAX_BEHIND, MAX_LIST, MAX_PATH, MAX_STARTS, Next, Start, WalkDescriptor,
 };
@@ -83,7 +84,7 @@ const _: () = assert!(
 /// Size of the walks of a process in bytes.
 pub const WALKS_SIZE: usize = MAX_WALKS * SIZE;
 
-/// The walks of a process, each with at most `most` frames; `None` if one of them, or their number,
+/// The walks of a process, each with at most `most` frames of [`BLOCKS`] blocks; `None` if one of them, or their number,
 /// exceeds the limits.
 pub fn encode(id: u64, walks: &[WalkDescriptor], most: u32) -> Option<[u8; WALKS_SIZE]> {
     let mut bytes = [0; WALKS_SIZE];
@@ -99,6 +100,8 @@ pub fn encode(id: u64, walks: &[WalkDescriptor], most: u32) -> Option<[u8; WALKS
 fn encode_walk(id: u64, walk: &WalkDescriptor, most: u32, bytes: &mut [u8]) {
     let mut put = |at: i16, value: i64| put(bytes, at, value);
     put(word::ID, id as i64);
+    let blocks = 1 + walk.behind.len() as u32;
+    let most = if blocks > BLOCKS { most * BLOCKS / blocks } else { most };
     put(word::MOST, walk.most.clamp(1, most.max(1)).into());
     put(word::LO, walk.block.lo.into());
     put(word::SIZE, walk.block.size.into());
