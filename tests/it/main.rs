@@ -71,6 +71,7 @@ mod python_calls;
 mod python_hardship;
 mod python_stacks;
 mod python_views;
+mod python_waits;
 mod quality;
 mod real_programs;
 mod record_events;
