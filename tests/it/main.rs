@@ -47,6 +47,7 @@ mod hostile_code;
 mod hostile_files;
 mod inject;
 mod inject_programs;
+mod interpreted_languages;
 mod json_docs;
 mod known_answers;
 mod leaf_frames;

@@ -1,14 +1,32 @@
-//! Memory of a process with CPython: images of running programs, of which the input changes words.
+//! Memory of a process with an interpreter: images of running programs, of which the input changes
+//! words.
 
 use interpreters::cpython::Cpython;
+use interpreters::php::Php;
+use interpreters::ruby::Ruby;
+use interpreters::v8::V8;
 use interpreters::walk::{Thread, run as walk};
-use interpreters::{Name, Recorded, Runtime};
+use interpreters::{Copied, Interpreter, Name, Recorded, Runtime};
+use sys::record::AllRegs;
 
-const IMAGES: [&[u8]; 3] = [
-    include_bytes!("../../../crates/interpreters/tests/data/cpython-3.8.memory"),
-    include_bytes!("../../../crates/interpreters/tests/data/cpython-3.11.memory"),
-    include_bytes!("../../../crates/interpreters/tests/data/cpython-3.13.memory"),
+/// An image in `crates/interpreters/tests/data`.
+macro_rules! image {
+    ($name:literal) => {
+        include_bytes!(concat!("../../../crates/interpreters/tests/data/", $name, ".memory"))
+    };
+}
+
+const IMAGES: [(Interpreter, &[u8]); 6] = [
+    (Interpreter::Cpython, image!("cpython-3.8")),
+    (Interpreter::Cpython, image!("cpython-3.11")),
+    (Interpreter::Cpython, image!("cpython-3.13")),
+    (Interpreter::Ruby, image!("ruby-3.1")),
+    (Interpreter::Php, image!("php-8.2-calls")),
+    (Interpreter::V8, image!("v8-12.4")),
 ];
+
+/// Most frames of a walk.
+const MOST_FRAMES: u32 = 200;
 
 /// Most names that are read of a thread.
 const MOST_NAMES: usize = 50;
@@ -17,7 +35,7 @@ const MOST_NAMES: usize = 50;
 /// words of the image; a word with the highest bit set is the address of such a place.
 pub fn run(input: &[u8]) {
     let Some((version, changes)) = input.split_first() else { return };
-    let image = IMAGES[usize::from(*version) % IMAGES.len()];
+    let (interpreter, image) = IMAGES[usize::from(*version) % IMAGES.len()];
     let mut memory = Recorded::parse(image).expect("an image");
     let places: Vec<u64> = memory
         .ranges()
@@ -30,25 +48,54 @@ pub fn run(input: &[u8]) {
         let word = if word >> 63 == 0 { word } else { places[word as usize % places.len()] };
         memory.insert(places[place % places.len()], &word.to_le_bytes());
     }
-    let Ok(mut cpython) = Cpython::of_recorded(&memory) else { return };
-    cpython.set_most(200);
-    let _ = cpython.check(&[1], &memory);
-    let pointers = memory.fact("pointers").expect("thread pointers").split(' ');
-    for pointer in pointers {
-        thread(&cpython, pointer.parse().expect("a number"), &memory);
+    let Some(runtime) = runtime(interpreter, &memory) else { return };
+    let pointers = memory.fact("pointers").unwrap_or_default().split_whitespace();
+    // Those of V8 have the numbers of their threads before them.
+    let pointers = pointers.map(|pair| pair.rsplit('=').next().expect("at least one part"));
+    for pointer in pointers.chain(["0"]) {
+        let pointer = pointer.parse().expect("a number");
+        let thread = Thread { pointer, frame: pointer, is_first: true };
+        read_thread(&*runtime, thread, &memory);
     }
 }
 
-fn thread(cpython: &Cpython, pointer: u64, memory: &Recorded) {
-    let thread = Thread { pointer, frame: 0 };
-    let copies: Vec<_> =
-        cpython.walks().iter().map(|descriptor| walk(descriptor, thread, memory)).collect();
+fn runtime(interpreter: Interpreter, memory: &Recorded) -> Option<Box<dyn Runtime>> {
+    Some(match interpreter {
+        Interpreter::Cpython => {
+            let mut found = Cpython::of_recorded(memory).ok()?;
+            found.set_most(MOST_FRAMES);
+            let _ = found.check(&[1], memory);
+            Box::new(found)
+        }
+        Interpreter::Ruby => {
+            let mut found = Ruby::of_recorded(memory).ok()?;
+            found.set_most(MOST_FRAMES);
+            Box::new(found)
+        }
+        Interpreter::Php => {
+            let mut found = Php::of_recorded(memory).ok()?;
+            found.set_most(MOST_FRAMES);
+            let _ = found.check(memory);
+            Box::new(found)
+        }
+        Interpreter::V8 => {
+            let mut found = V8::of_recorded(memory).ok()?;
+            found.set_most(MOST_FRAMES);
+            Box::new(found)
+        }
+    })
+}
+
+fn read_thread(runtime: &dyn Runtime, thread: Thread, memory: &Recorded) {
+    let walks = runtime.walks().iter();
+    let copies: Vec<_> = walks.map(|descriptor| walk(descriptor, thread, memory)).collect();
     let mut frames = Vec::new();
-    cpython.frames(&copies, &mut frames);
-    assert!(frames.len() <= 200);
+    runtime.frames(Copied { walks: &copies, registers: AllRegs::default() }, &mut frames);
+    assert!(frames.len() <= MOST_FRAMES as usize);
     for frame in frames.iter().take(MOST_NAMES) {
-        if let Name::Found(code) = cpython.name(&frame.code, memory) {
-            assert!(code.function.chars().count() <= 515 && code.file.chars().count() <= 4096);
+        if let Name::Found(code) = runtime.name(&frame.code, memory) {
+            // Names have classes and blocks before them.
+            assert!(code.function.chars().count() <= 2048 && code.file.chars().count() <= 4096);
             let _ = code.line(frame.code.position);
         }
     }

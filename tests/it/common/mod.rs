@@ -6,6 +6,7 @@ pub mod conditions;
 pub mod edges;
 pub mod go;
 pub mod injected;
+pub mod interpreted;
 pub mod json;
 pub mod llvm;
 pub mod machine;

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::interpreted;
+pub use super::interpreted::{Frame, in_order, plain};
 use super::pprof::Sample;
 use super::system::{has_deep_stacks, needs_root};
 use super::{Pprof, Prof, read, skip};
@@ -23,17 +25,6 @@ pub struct Python {
     pub path: PathBuf,
     /// The 11 of 3.11.
     pub minor: u32,
-}
-
-/// A Python function's frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Frame<'p> {
-    /// Its name, with that of its class and of enclosing functions where Python has it.
-    pub function: &'p str,
-    /// Its source file.
-    pub file: &'p str,
-    /// The line that it executes.
-    pub line: i64,
 }
 
 impl Python {
@@ -119,31 +110,12 @@ pub fn is_python(p: &Pprof, location: &u64) -> bool {
 
 /// The Python functions of a sample, the innermost first.
 pub fn frames<'p>(p: &'p Pprof, sample: &Sample) -> Vec<Frame<'p>> {
-    let locations = sample.locations.iter().filter(|location| is_python(p, location));
-    let frame = |location: &u64| {
-        let (file, line) = p.sources.get(location).map_or(("", 0), |(file, line)| (file, *line));
-        Frame { function: &p.lines[location][0], file, line }
-    };
-    locations.map(frame).collect()
+    interpreted::frames(p, sample, MAPPING)
 }
 
 /// The functions' names of a sample, the innermost first.
 pub fn functions<'p>(p: &'p Pprof, sample: &Sample) -> Vec<&'p str> {
     frames(p, sample).iter().map(|frame| frame.function).collect()
-}
-
-/// The last part of a qualified name.
-pub fn plain(function: &str) -> &str {
-    function.rsplit('.').next().unwrap()
-}
-
-/// The samples of a process, one for each time, in the order of time.
-pub fn in_order<'p>(p: &'p Pprof, pid: &str) -> Vec<&'p Sample> {
-    let own = p.samples.iter().filter(|sample| sample.labels["pid"] == pid);
-    let times = |sample: &'p Sample| sample.times.iter().map(move |time| (*time, sample));
-    let mut timed: Vec<(u64, &Sample)> = own.flat_map(times).collect();
-    timed.sort_by_key(|(time, _)| *time);
-    timed.into_iter().map(|(_, sample)| sample).collect()
 }
 
 /// The samples of each process, one for each time, from the first one on that has functions of its

@@ -1,0 +1,41 @@
+//! Functions of interpreted programs in the stacks of a profile.
+
+use super::Pprof;
+use super::pprof::Sample;
+
+/// A function's frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Frame<'p> {
+    /// Its name, with that of its class and of enclosing functions where the language has it.
+    pub function: &'p str,
+    /// Its source file.
+    pub file: &'p str,
+    /// The line that it executes.
+    pub line: i64,
+}
+
+/// The frames of a sample that are in a language's mapping, the innermost first.
+pub fn frames<'p>(p: &'p Pprof, sample: &Sample, mapping: &str) -> Vec<Frame<'p>> {
+    let is_in = |location: &&u64| {
+        p.mapping_of.get(location).is_some_and(|&of| p.mappings[of].file == mapping)
+    };
+    let frame = |location: &u64| {
+        let (file, line) = p.sources.get(location).map_or(("", 0), |(file, line)| (file, *line));
+        Frame { function: &p.lines[location][0], file, line }
+    };
+    sample.locations.iter().filter(is_in).map(frame).collect()
+}
+
+/// The last part of a qualified name.
+pub fn plain(function: &str) -> &str {
+    function.rsplit(['.', '#', ':']).next().unwrap()
+}
+
+/// The samples of a process, one for each time, in the order of time.
+pub fn in_order<'p>(p: &'p Pprof, pid: &str) -> Vec<&'p Sample> {
+    let own = p.samples.iter().filter(|sample| sample.labels["pid"] == pid);
+    let times = |sample: &'p Sample| sample.times.iter().map(move |time| (*time, sample));
+    let mut timed: Vec<(u64, &Sample)> = own.flat_map(times).collect();
+    timed.sort_by_key(|(time, _)| *time);
+    timed.into_iter().map(|(_, sample)| sample).collect()
+}
