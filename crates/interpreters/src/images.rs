@@ -120,6 +120,9 @@ pub(crate) struct Tls {
 /// Most sections of a file whose symbols are read: each section's header is. Interpreters have about 40.
 const MAX_SECTIONS: usize = 1 << 12;
 
+/// Most symbols of a table that are read; node has 200,000.
+const MAX_SYMBOLS: usize = 1 << 22;
+
 impl LoadedImage<'_> {
     /// Symbols with these names that the file defines: those that are exported, then others, which
     /// a stripped file has not.
@@ -148,11 +151,13 @@ impl LoadedImage<'_> {
         found
     }
 
-    /// Symbols whose names begin with a prefix.
+    /// Symbols whose names begin with a prefix, some at most: compilers split a function in two or three.
     pub(crate) fn parts(&self, prefix: &str) -> Vec<Place> {
+        const MOST: usize = 16;
         let mut found: Vec<Place> = Vec::new();
         self.each_symbol(|name, place| {
-            if name.starts_with(prefix.as_bytes()) && !found.contains(&place) {
+            let is_part = found.len() < MOST && name.starts_with(prefix.as_bytes());
+            if is_part && !found.contains(&place) {
                 found.push(place);
             }
         });
@@ -178,7 +183,7 @@ impl LoadedImage<'_> {
         let mut budget = NameBudget::of(self.file);
         for &kind in kinds {
             let Ok(symbols) = sections.symbols(endian, self.file, kind) else { continue };
-            for symbol in symbols.iter() {
+            for symbol in symbols.iter().take(MAX_SYMBOLS) {
                 if symbol.st_shndx(endian) == SHN_UNDEF {
                     continue;
                 }

@@ -11,8 +11,11 @@ const BUDGET: Budget = Budget { bytes: 8 << 20, calls: 20_000 };
 /// See [`BUDGET`].
 const REFILL_AFTER: u64 = 1_000_000_000;
 
-/// Most code objects, and most locations, that are kept of a process.
+/// Most code objects, and most locations, that are kept of a process, and most bytes of their names and
+/// lines.
 const MOST: usize = 1 << 17;
+/// See [`MOST`].
+const MOST_BYTES: usize = 64 << 20;
 
 /// Why the name of a function is not known.
 const GONE: &str = "its code is gone";
@@ -48,12 +51,15 @@ struct CodeObject {
 struct Known {
     objects: FxHashMap<CodeObject, Arc<Code>>,
     locations: FxHashMap<CodeKey, LocationId>,
+    /// Bytes of names and lines.
+    bytes: usize,
 }
 
 impl Known {
     fn extend(&mut self, other: Known) {
         self.objects.extend(other.objects);
         self.locations.extend(other.locations);
+        self.bytes += other.bytes;
     }
 }
 
@@ -149,9 +155,13 @@ impl Codes {
             first_line: found.first_line,
         };
         let id = builder.source_location(functions.mapping, function, found.line(code.position));
-        let Known { objects, locations } = &mut self.own;
-        if objects.len() < MOST && locations.len() < MOST {
-            objects.insert(object, found);
+        let size = found.function.len() + found.file.len() + found.lines.len();
+        let Known { objects, locations, bytes } = &mut self.own;
+        let is_full = self.shared.bytes + *bytes + size > MOST_BYTES;
+        if objects.len() < MOST && locations.len() < MOST && !is_full {
+            if objects.insert(object, found).is_none() {
+                *bytes += size;
+            }
             locations.insert(*code, id);
         }
         id

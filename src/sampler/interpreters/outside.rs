@@ -8,7 +8,7 @@ use super::codes::Codes;
 use super::{InProcess, Interpreters, detect_in, language_of};
 use crate::sampler::bpf::thread_pointers::ThreadPointers;
 use crate::sampler::bpf::walk::{WalkMaps, Walked};
-use interpreters::walk::{self, Start, WalkDescriptor};
+use interpreters::walk;
 use interpreters::{Budget, Interpreter, ProcessMemory};
 use sys::ThreadId;
 use sys::procfs::{self, Asleep};
@@ -36,14 +36,14 @@ impl Interpreters {
         let mut interpreters = Interpreters::default();
         let begun = Instant::now();
         for &pid in processes {
-            if begun.elapsed() > LONGEST_LOOK {
-                break;
-            }
             let maps = procfs::maps(pid).unwrap_or_default();
             let is_mapped = |interpreter: &Interpreter| {
                 memchr::memmem::find(&maps, part_of_path(*interpreter).as_bytes()).is_some()
             };
             for interpreter in Interpreter::ALL.into_iter().filter(is_mapped) {
+                if begun.elapsed() > LONGEST_LOOK {
+                    return interpreters;
+                }
                 interpreters.find(pid, interpreter);
             }
         }
@@ -91,22 +91,19 @@ impl Interpreters {
 
     /// What a program would copy of a thread that sleeps, in records: reads its memory. The caller has
     /// to make sure that the thread does not run in the meantime. Empty if its process has no known
-    /// interpreter, or if registers are needed that nothing tells.
+    /// interpreter.
     pub fn walk_sleeper(&self, thread: ThreadId, asleep: Asleep) -> Vec<u8> {
         let Some(InProcess::Found(found)) = self.processes.get(&thread.pid) else {
             return Vec::new();
         };
         let walks = found.runtime.walks();
-        let needs_frame = |walk: &WalkDescriptor| walk.starts.contains(&Start::FramePointer);
-        if walks.iter().any(needs_frame) {
-            return Vec::new();
-        }
         let Some(pointer) = self.pointers().and_then(|pointers| pointers.of(thread)) else {
             return Vec::new();
         };
         let memory = ProcessMemory::new(thread.pid, OF_SLEEPER);
         let record = |(walk, descriptor)| {
             let (ThreadId { pid, tid }, Asleep { ip, sp, .. }) = (thread, asleep);
+            // Nothing tells its frame pointer: a walk from there finds nothing.
             let at = walk::Thread { pointer, frame: 0, is_first: pid == tid };
             let copy = walk::run(descriptor, at, &memory);
             Walked { time: 0, pid, tid, ip, sp, id: found.id, walk, took: 0, copy }.record()

@@ -58,7 +58,11 @@ pub(super) fn check(
         if number > 0 {
             std::thread::sleep(PAUSE);
         }
-        result = try_once(cpython, threads, memory, &mut right);
+        let last = std::mem::replace(&mut result, try_once(cpython, threads, memory, &mut right));
+        if result == Err(Refusal::Memory(ReadError::Budget)) && last != Err(Refusal::NotRunning) {
+            result = last;
+            break;
+        }
         match result {
             Err(Refusal::Layout(_) | Refusal::Memory(ReadError::Unmapped)) => {}
             _ => break,

@@ -21,6 +21,9 @@ pub(super) const TRIES: usize = 64;
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// Tries after which a process without a frame runs no code.
+const AGAIN: usize = 4;
+
 /// Most frames whose functions are checked.
 const MAX_FRAMES: usize = 32;
 
@@ -42,9 +45,15 @@ pub(super) fn check(php: &Php, memory: &dyn Memory, tries: usize) -> Result<(), 
         if number > 0 {
             std::thread::sleep(PAUSE);
         }
-        result = try_once(php, memory);
+        let last = std::mem::replace(&mut result, try_once(php, memory));
+        if result == Err(Refusal::Memory(ReadError::Budget)) && last != Err(Refusal::NotRunning) {
+            result = last;
+            break;
+        }
         match result {
             Err(Refusal::Layout(_) | Refusal::Memory(ReadError::Unmapped)) => {}
+            // A process that runs may have changed its frames in the middle of the reading.
+            Err(Refusal::NotRunning) if number < AGAIN => {}
             _ => break,
         }
     }

@@ -110,7 +110,9 @@ fn version(interface: u32) -> String {
 
 /// The number of the interface, and what follows it in the name of the build.
 fn build(file: &[u8]) -> Option<(u32, &[u8])> {
-    let mut rest = file;
+    /// Bytes in which it is searched; PHP's files have 6 MiB.
+    const MOST: usize = 256 << 20;
+    let mut rest = &file[..file.len().min(MOST)];
     while let Some(at) = find(rest, BUILD) {
         let text = &rest[at..];
         rest = &text[BUILD.len()..];

@@ -216,12 +216,21 @@ pub(super) fn decode(php: &Php, copied: Copied<'_>) -> Chain {
     };
     let Some(copy) = copied.walks.first() else { return chain };
     let copies: Vec<Copy> = copy.frames(&php.walks[0]).map(|frame| Copy { php, frame }).collect();
+    let mut is_cut = copy.status != Status::Complete;
     for (i, copy) in copies.iter().enumerate() {
         if copy.function_address() == 0 {
             chain.links.push(Link::Dummy(copy.frame.address));
             continue;
         }
-        let Some(function) = copy.function() else {
+        let is_last = i + 1 == copies.len();
+        let function = copy.function();
+        // Callers of which nothing is known may be beyond: code without a name has its name from them.
+        let is_unnamed = function.is_some_and(|f| f.kind == Kind::User && f.name == 0);
+        if is_last && is_cut && is_unnamed || copy.is_unreadable() {
+            is_cut = true;
+            break;
+        }
+        let Some(function) = function else {
             return Chain {
                 end: ChainEnd::Damaged,
                 links: Vec::new(),
@@ -239,6 +248,7 @@ pub(super) fn decode(php: &Php, copied: Copied<'_>) -> Chain {
         chain.frames.push(copy.decoded(function, &copies[i + 1..], i == 0, registers));
     }
     chain.end = match copy.status {
+        Status::Complete if is_cut => ChainEnd::Fault,
         Status::Complete => ChainEnd::Complete,
         Status::TooMany => ChainEnd::TooMany,
         Status::Fault => ChainEnd::Fault,
@@ -277,6 +287,13 @@ struct Copy<'a> {
 impl Copy<'_> {
     fn function_address(&self) -> u64 {
         self.frame.word(self.php.offsets.frame_function as usize)
+    }
+
+    /// True if its function could not be read.
+    fn is_unreadable(&self) -> bool {
+        let start = usize::from(self.php.layout.block.size);
+        let end = start + usize::from(self.php.layout.function.block.size);
+        self.frame.bytes.get(start..end).is_none_or(|bytes| bytes.iter().all(|byte| *byte == 0))
     }
 
     fn function(&self) -> Option<Function> {

@@ -93,7 +93,7 @@ pub(super) fn decode(ruby: &Ruby, copies: &[WalkCopy], out: &mut Vec<UserFrame>)
 
 /// The chain of all frames, and whether its last one is a root. `None`: they are no frames.
 fn parts(ruby: &Ruby, frames: &[Frame], out: &mut Vec<UserFrame>) -> Option<(Chain, bool)> {
-    let methods = Methods::new(ruby, frames);
+    let methods = methods(ruby, frames);
     let start = out.len();
     let mut chain = Chain::without_parts(ChainEnd::Complete);
     let mut part = Part::default();
@@ -104,7 +104,7 @@ fn parts(ruby: &Ruby, frames: &[Frame], out: &mut Vec<UserFrame>) -> Option<(Cha
         part.all += 1;
         let is_user = match kind {
             Kind::Ruby => {
-                out.push(ruby_frame(ruby, frame, methods.of(number)));
+                out.push(ruby_frame(ruby, frame, methods[number]));
                 true
             }
             Kind::CFunction => {
@@ -166,49 +166,40 @@ struct Method {
     definition: u64,
 }
 
-/// The method entries of frames. Those of a block are in the environment of its method, if that is
-/// still executing: environments that no frame has are not copied.
-struct Methods<'a> {
-    ruby: &'a Ruby,
-    frames: &'a [Frame<'a>],
-    /// Frames by their environment.
-    by_environment: HashMap<u64, usize>,
-}
-
-impl<'a> Methods<'a> {
-    fn new(ruby: &'a Ruby, frames: &'a [Frame<'a>]) -> Methods<'a> {
-        let of = |(number, frame): (usize, &Frame)| (frame.word(ruby.layout.environment), number);
-        Methods { ruby, frames, by_environment: frames.iter().enumerate().map(of).collect() }
-    }
-
-    fn of(&self, number: usize) -> Method {
-        let layout = &self.ruby.layout;
-        let mut number = number;
-        loop {
-            let Some(frame) = self.frames.get(number) else { return Method::default() };
-            let is_local = frame.word(layout.flags) & LOCAL != 0;
-            let method = frame.word(layout.method);
-            match imemo_kind(frame.word(layout.object)).filter(|_| method != 0) {
-                Some(ImemoKind::Method) => {
-                    let word = |at| frame.word(at);
-                    let (class, definition) = (word(layout.class), word(layout.definition));
-                    return Method { entry: method, class, definition };
-                }
-                // A wrapper with special variables (`$~`): its first word leads to the entry.
-                Some(ImemoKind::Variables) if is_local => {
-                    return Method { entry: frame.word(layout.object + 8), ..Method::default() };
-                }
-                _ if is_local => return Method::default(),
-                _ => {}
-            }
+/// The method entries of frames, by their numbers. That of a block is in the environment of its method,
+/// if that is still executing: environments that no frame has are not copied.
+fn methods(ruby: &Ruby, frames: &[Frame]) -> Vec<Method> {
+    let layout = &ruby.layout;
+    let of = |(number, frame): (usize, &Frame)| (frame.word(layout.environment), number);
+    let by_environment: HashMap<u64, usize> = frames.iter().enumerate().map(of).collect();
+    let mut methods = vec![Method::default(); frames.len()];
+    for (number, frame) in frames.iter().enumerate().rev() {
+        methods[number] = own_method(ruby, frame).unwrap_or_else(|| {
             // Tags of a pointer to an environment (`GC_GUARDED_PTR_REF`).
             let outer = frame.word(layout.outer) & !3;
-            match self.by_environment.get(&outer) {
-                // Callers are further outside.
-                Some(caller) if *caller > number => number = *caller,
-                _ => return Method::default(),
-            }
+            // Callers are further outside.
+            let caller = by_environment.get(&outer).filter(|caller| **caller > number);
+            caller.map_or_else(Method::default, |caller| methods[*caller])
+        });
+    }
+    methods
+}
+
+/// The method entry in a frame's own environment; `None` if it is in that around it.
+fn own_method(ruby: &Ruby, frame: &Frame) -> Option<Method> {
+    let layout = &ruby.layout;
+    let is_local = frame.word(layout.flags) & LOCAL != 0;
+    let method = frame.word(layout.method);
+    match imemo_kind(frame.word(layout.object)).filter(|_| method != 0) {
+        Some(ImemoKind::Method) => {
+            let (class, definition) = (frame.word(layout.class), frame.word(layout.definition));
+            Some(Method { entry: method, class, definition })
         }
+        // A wrapper with special variables (`$~`): its first word leads to the entry.
+        Some(ImemoKind::Variables) if is_local => {
+            Some(Method { entry: frame.word(layout.object + 8), ..Method::default() })
+        }
+        _ => is_local.then(Method::default),
     }
 }
 

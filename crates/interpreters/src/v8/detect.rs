@@ -86,7 +86,8 @@ fn places(
     let interpreter = found.get(INTERPRETER).and_then(|code| {
         let bytes = image.bytes(code.address)?;
         let size = usize::try_from(code.size).ok()?;
-        Some(code.address + interpreter_return(&bytes[..bytes.len().min(size)])?)
+        let distance = interpreter_return(&bytes[..bytes.len().min(size)])?;
+        Some(code.address.wrapping_add(distance))
     });
     // In some versions, the second name is that of a pointer to the code.
     let first = BUILTINS.iter().find_map(|name| found.get(name)).map(|place| place.address);

@@ -162,20 +162,25 @@ impl Decoder<'_> {
         let bytecode = frame.word(place::BYTECODE);
         let in_bytecode = |offset: u64| match offset.checked_sub(u64::from(first)) {
             Some(position) if position < MAX_POSITION.into() => position as u32,
-            _ => CodeKey::NOT_BEGUN,
+            None if offset.wrapping_add(1) == u64::from(first) => CodeKey::NOT_BEGUN,
+            _ => CodeKey::UNKNOWN,
         };
         match (pc, self.registers) {
             (Some(pc), _) if self.v8.is_interpreter(pc) && is_object(bytecode) => {
                 let position = frame.word(place::POSITION);
                 let is_number = position as u32 == 0;
-                in_bytecode(if is_number { position >> 32 } else { 0 })
+                if is_number { in_bytecode(position >> 32) } else { CodeKey::UNKNOWN }
             }
             // The interpreter keeps both in registers; the frame has the position of the last call.
-            (None, Some(all)) if all[register::BYTECODE] == bytecode && is_object(bytecode) => {
+            // Baseline code has another word in the place of a position, which is no number.
+            (None, Some(all))
+                if all[register::BYTECODE] == bytecode
+                    && is_object(bytecode)
+                    && frame.word(place::POSITION) as u32 == 0 =>
+            {
                 in_bytecode(all[register::OFFSET])
             }
-            (Some(_), _) | (None, Some(_)) => CodeKey::UNKNOWN,
-            (None, None) => CodeKey::NOT_BEGUN,
+            _ => CodeKey::UNKNOWN,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::V8;
 use super::frames::identity;
 use super::heap::{Heap, No, is_object, small};
-use crate::{Code, CodeKey, Lines, Memory, Name};
+use crate::{Code, CodeKey, Lines, Memory, Name, ReadError};
 
 /// Longest name of a function that is kept, in characters; longer ones are cut and end with `...`.
 const MAX_FUNCTION: u32 = 512;
@@ -60,7 +60,11 @@ fn read(v8: &V8, heap: Heap<'_>, key: &CodeKey) -> Result<Code, No> {
     let is_named = is_object(name) && heap.is_string(name)?;
     let (file, is_cut) = text(is_named.then_some(name), MAX_FILE)?;
     let file = if is_cut { String::new() } else { file };
-    let span = v8.sources.span(heap, script, scope.start..=scope.end)?;
+    // A large source may be more than can be read at this time: its functions have names without lines.
+    let span = match v8.sources.span(heap, script, scope.start..=scope.end) {
+        Err(No::Memory(ReadError::Budget)) => None,
+        span => span?,
+    };
     let line = |place| span.as_ref().and_then(|span| span.line(place));
     let first_line = line(scope.start).unwrap_or(0);
     if function.is_empty() {

@@ -39,7 +39,8 @@ impl Span {
     /// The line of a place; `None` outside of the span.
     pub fn line(&self, place: u32) -> Option<u32> {
         let index = self.ends.partition_point(|end| *end < place);
-        (index < self.ends.len()).then_some(self.first + index as u32)
+        let line = self.first.checked_add(u32::try_from(index).ok()?)?;
+        (index < self.ends.len()).then_some(line)
     }
 }
 

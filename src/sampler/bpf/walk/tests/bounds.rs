@@ -198,7 +198,7 @@ fn ends(thread: &Spinning) -> Vec<Case> {
     behind.words_of(20)[ONE] = 1 << 40;
     behind.words_of(20)[TWO] = 1 << 40;
     add("pointers that are none", behind, Status::Complete, 50);
-    let mut unreadable = frames(50);
+    let mut unreadable = frames(100);
     for frame in 20..=20 + MAX_UNREADABLE as usize {
         unreadable.words_of(frame)[TWO] = 1 << 40;
     }
