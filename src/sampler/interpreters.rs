@@ -22,6 +22,7 @@ use interpreters::walk::WalkCopy;
 use interpreters::{Copied, Interpreter, MappedFiles, Process, Refusal, Runtime, UserFrame};
 use profile::{Builder, Language, LocationId, MappingId};
 use sys::image::{Images, State};
+use sys::jit::file_names::number_of_dump;
 use sys::procfs;
 use sys::record::{AllRegs, Record, Sample, UserStack};
 use unwind::Frame;
@@ -109,7 +110,7 @@ impl ImageKind {
 enum InProcess {
     /// It is looked at again at a sample from this time on.
     Later { from: u64, pause: u64 },
-    /// Its interpreter is not supported.
+    /// Its interpreter is not supported, or names its code itself.
     Refused,
     /// It is recognized.
     Found(Box<FoundRuntime>),
@@ -276,6 +277,10 @@ impl Interpreters {
             _ => FIRST_PAUSE,
         };
         let later = InProcess::Later { from: time.saturating_add(pause), pause };
+        if interpreter == Interpreter::V8 && names_its_code(pid) {
+            self.processes.insert(pid, InProcess::Refused);
+            return;
+        }
         let codes = Codes::new(pid);
         let now = match detect_in(pid, interpreter, &codes) {
             Ok(Some(runtime)) => {
@@ -445,6 +450,22 @@ fn language_of(interpreter: Interpreter) -> Language {
         Interpreter::Php => Language::Php,
         Interpreter::V8 => Language::JavaScript,
     }
+}
+
+/// True if a process writes a perf map or a jitdump: V8 was told to (`--perf-basic-prof`, `--perf-prof`).
+/// Its functions are those of its compiled code then, which have addresses and instructions.
+fn names_its_code(pid: i32) -> bool {
+    let maps = procfs::maps(pid).unwrap_or_default();
+    let path = |line: &[u8]| line.rsplit(|byte| *byte == b' ').next().and_then(number_of_dump);
+    let inner = procfs::inner_pid(pid).unwrap_or(pid);
+    let map = format!("/proc/{pid}/root/tmp/perf-{inner}.map");
+    // At first, there is no file yet.
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let options: [&[u8]; 4] =
+        [b"--perf-basic-prof", b"--perf_basic_prof", b"--perf-prof", b"--perf_prof"];
+    maps.split(|byte| *byte == b'\n').any(|line| path(line).is_some())
+        || std::fs::symlink_metadata(map).is_ok()
+        || options.iter().any(|option| memchr::memmem::find(&command, option).is_some())
 }
 
 /// What a file is.

@@ -58,8 +58,6 @@ fn hidden_functions_of_python_are_reported() {
 fn hidden_functions_of_other_interpreters_are_reported() {
     for (program, option, script, expected) in [
         ("perl", "-e", "$s += $_ for 1..9e6", "Perl's functions are not shown, only"),
-        ("ruby", "-e", "9_000_000.times { |i| i * i }", "Ruby's functions are not shown, only"),
-        ("php", "-r", "for ($i = 0; $i < 4e7; $i++) $s = $i;", "PHP's functions are not shown"),
         ("lua5.4", "-e", "for i = 1, 1e8 do s = i end", "Lua's functions are not shown, only"),
         ("luajit", "-joff", "-e for i = 1, 1e8 do s = i end", "luajit -jp=f shows them"),
         ("luajit", "-e", "for i = 1, 2e9 do s = i end", "luajit -jp=f"),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common;
+use crate::common::system::{has_deep_stacks, needs_root};
 use crate::common::{Pprof, Prof, Running, needs, read, system, temp_dir, until};
 
 /// Share of the samples whose user stack begins at the entry of a thread or program.
@@ -85,20 +86,26 @@ fn node_with_a_perf_map_has_names() {
 }
 
 #[test]
-fn node_without_a_perf_map_gets_advice() {
+fn node_without_a_perf_map_has_its_functions_or_gets_advice() {
     if !needs(&["node"]) {
         return;
     }
     let dir = temp_dir();
     let args = format!("{} 2", script("busy.js"));
-    let out = Prof::new(&dir, "record -F 999").target("node", &args).run().ok();
+    // Without copies of stacks, no functions are read.
+    let out = Prof::new(&dir, "record -F 999 -g fp").target("node", &args).run().ok();
     out.says(&["code that node made at run time", "start node with --perf-basic-prof"]);
+    let out = Prof::new(&dir, "record -F 999").target("node", &args).run().ok();
     let p = read(dir.path().join("profile.pb.gz"));
     // Of 2 s of CPU time.
     assert!(p.figure("samples") > 1300, "{:?}", p.comments);
     p.assert_nothing_is_missing();
     let inside = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("node::Start")));
     assert!(inside > 70.0, "node::Start: {inside} % {:?}", p.comments);
+    if needs_root() && has_deep_stacks() {
+        let hot = p.share(|s| p.frames(s).iter().any(|f| *f == "hotFunction"));
+        assert!(hot > 60.0, "hotFunction: {hot} %\n{}", out.stderr);
+    }
 }
 
 /// A driver that starts the compiler and the assembler: three programs, one recording.

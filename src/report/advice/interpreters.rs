@@ -94,13 +94,16 @@ impl Interpreter {
         let only = if self == Interpreter::LuaJit { "" } else { ", only those of its interpreter" };
         match (self, self.other_profiler()) {
             (Interpreter::Python(_), _) => format!(
-                "{name}'s functions are not shown; recordings as root have those of Python 3.8 to 3.13"
+                "{name}'s functions are not shown; recordings of CPU time or waits as root have those \
+                 of Python 3.8 to 3.13"
             ),
             (Interpreter::Ruby, _) => format!(
-                "{name}'s functions are not shown; recordings as root have those of Ruby 3.0 to 3.3"
+                "{name}'s functions are not shown; recordings of CPU time or waits as root have those \
+                 of Ruby 3.0 to 3.3"
             ),
             (Interpreter::Php, _) => format!(
-                "{name}'s functions are not shown; recordings as root have those of PHP 8.2"
+                "{name}'s functions are not shown; recordings of CPU time or waits as root have those \
+                 of PHP 8.2"
             ),
             (_, Some(other)) => {
                 format!("{name}'s functions are not shown{only}; {other} shows them")
@@ -310,7 +313,10 @@ mod tests {
         let other: &[&str] = &["/bin/other"];
         let line = hidden_functions(&profile(&[python, other]), &[]).unwrap().to_string();
         assert!(line.starts_with("50.0 % of the samples are in python3.11: Python's"), "{line}");
-        assert!(line.contains("are not shown; recordings as root have"), "{line}");
+        assert!(
+            line.contains("are not shown; recordings of CPU time or waits as root have"),
+            "{line}"
+        );
         // They are shown, or do not matter.
         for names in ["/tmp/perf-7.map", "[python]"] {
             let shown: &[&str] = &[names, "/usr/bin/python3.13"];
@@ -339,7 +345,7 @@ mod tests {
         assert!(line("/usr/bin/python3.7", "too old", cpython).ends_with("; py-spy shows them"));
         // The reason of another interpreter.
         let ruby = line("/usr/bin/python3.11", "Ruby 2.6 is not supported", Some("Ruby"));
-        assert!(ruby.contains("recordings as root have"), "{ruby}");
+        assert!(ruby.contains("recordings of CPU time or waits as root have"), "{ruby}");
         let ruby = line("/usr/bin/ruby2.7", "Ruby 2.7 is not supported", Some("Ruby"));
         assert!(ruby.ends_with("Ruby 2.7 is not supported; rbspy shows them"), "{ruby}");
         // Functions of a language that is never read have another reason.

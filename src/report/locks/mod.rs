@@ -9,8 +9,8 @@
 use rustc_hash::FxHashMap;
 
 use profile::{
-    FunctionId, Label, LabelSetId, LabelValue, Line, LocationId, Profile, SampleRow, StackId,
-    StrId, TimesId, comment, label,
+    FunctionId, Label, LabelSetId, LabelValue, Language, Line, LocationId, Profile, SampleRow,
+    StackId, StrId, TimesId, comment, label,
 };
 use view::lock_functions::{self as rules, LockRole, WaitRule};
 
@@ -210,7 +210,8 @@ impl Classifier<'_> {
             })
         };
         let lines = |&location: &LocationId| self.profile.lines_of(location).iter();
-        let mut lines = stacks.get(stack).iter().flat_map(lines).take(DEPTH);
+        let native = stacks.get(stack).iter().filter(|id| is_native(self.profile, **id));
+        let mut lines = native.flat_map(lines).take(DEPTH);
         let mut decided = lines.by_ref().find_map(|line| found(line)[0]);
         let behind = match decided {
             Some(WaitRule::Other(_)) => Some(1),
@@ -235,7 +236,8 @@ impl Classifier<'_> {
             let function = &profile.functions[line.function.0 as usize];
             profile.strings.get(function.name)
         };
-        let stack = profile.stacks.get(stack).iter().take(DEPTH);
+        let stack =
+            profile.stacks.get(stack).iter().filter(|id| is_native(profile, **id)).take(DEPTH);
         let is_condition = |&location: &&LocationId| {
             let lines = profile.lines_of(*location);
             lines.iter().any(|line| rules::find(name(line), role) == Some(rules::CONDITION))
@@ -253,6 +255,13 @@ impl Classifier<'_> {
         }
         false
     }
+}
+
+/// False for functions of interpreted programs: native ones wait for locks.
+fn is_native(profile: &Profile, location: LocationId) -> bool {
+    let mapping = profile.locations[location.0 as usize].mapping;
+    let mapping = mapping.and_then(|mapping| profile.mappings.get(mapping.0 as usize));
+    mapping.is_none_or(|mapping| Language::in_mapping(profile, mapping).is_none())
 }
 
 #[cfg(test)]

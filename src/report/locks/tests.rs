@@ -1,5 +1,5 @@
 use super::*;
-use profile::{Builder, Column};
+use profile::{Builder, Column, Mapping};
 
 const LOCK: Option<WaitRule> = Some(WaitRule::Lock("mutex"));
 
@@ -117,11 +117,16 @@ fn a_condition_variable_of_python_is_its_global_lock() {
     let restores = builder.named_location_in("PyEval_RestoreThread", python);
     let calls = builder.named_location_in("_PyEval_EvalFrameDefault", python);
     let other = builder.named_location_in("PyObject_Vectorcall", python);
+    let file = builder.profile.strings.intern(Language::Python.mapping());
+    let functions = Some(builder.add_mapping(Mapping { file, ..Mapping::default() }));
+    let function = builder.named_location_in("Worker.run", functions);
     let [first, second, modules] =
         [(1, python), (2, python), (3, module)].map(|(at, mapping)| builder.location(mapping, at));
     for (stack, delay) in [
         (vec![common, waits, first, second, restores, calls], 1),
         (vec![waits, first, calls], 2),
+        // A function of its program lies before the frame that executes it.
+        (vec![waits, first, function, calls], 64),
         // A module's own, or behind another function.
         (vec![waits, modules, calls], 4),
         (vec![waits, modules, first, calls], 8),
@@ -132,7 +137,7 @@ fn a_condition_variable_of_python_is_its_global_lock() {
     }
     let mut p = builder.finish(None);
     assert_eq!(classify(&mut p).left_out, [("condition variables", 4, 60)]);
-    assert_eq!((kinds(&p), p.total(1)), (vec!["gil", "gil"], 3));
+    assert_eq!((kinds(&p), p.total(1)), (vec!["gil", "gil", "gil"], 67));
 }
 
 /// Go's own profiles have the same sample types.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::codes::Codes;
-use super::{InProcess, Interpreters, detect_in, language_of};
+use super::{InProcess, Interpreters, detect_in, language_of, names_its_code};
 use crate::sampler::bpf::thread_pointers::ThreadPointers;
 use crate::sampler::bpf::walk::{WalkMaps, Walked};
 use interpreters::walk;
@@ -52,6 +52,9 @@ impl Interpreters {
 
     /// Recognizes an interpreter that a process may have.
     fn find(&mut self, pid: i32, interpreter: Interpreter) {
+        if interpreter == Interpreter::V8 && names_its_code(pid) {
+            return;
+        }
         let codes = Codes::new(pid);
         if let Ok(Some(runtime)) = detect_in(pid, interpreter, &codes)
             && let Some(found) = self.begin(pid, language_of(interpreter), runtime, codes)

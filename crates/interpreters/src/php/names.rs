@@ -183,12 +183,12 @@ pub(super) fn instructions(
     memory.read(function.code, &mut bytes)?;
     let offsets = &php.offsets;
     let instruction = |bytes| {
-        let one = Frame { address: 0, bytes };
+        let copy = Frame { address: 0, bytes };
         Instruction {
             // Its first word is the address of the code that executes it.
-            is_interpreted: php.symbols.image.contains(&one.word(0)),
-            line: one.half(offsets.instruction_line as usize),
-            kind: one.byte(offsets.instruction_kind as usize),
+            is_interpreted: php.symbols.image.contains(&copy.word(0)),
+            line: copy.half(offsets.instruction_line as usize),
+            kind: copy.byte(offsets.instruction_kind as usize),
         }
     };
     Ok(bytes.chunks_exact(INSTRUCTION as usize).map(instruction).collect())
@@ -209,8 +209,11 @@ pub(super) fn last_kind(
 
 fn lines(php: &Php, function: &Function, memory: &dyn Memory) -> Result<InstructionLines, No> {
     let all = instructions(php, function, memory)?;
-    let is_compiled = all.iter().any(|one| !one.is_interpreted);
-    Ok(InstructionLines::new(all.iter().map(|one| (one.line, one.kind)), is_compiled))
+    let is_compiled = all.iter().any(|instruction| !instruction.is_interpreted);
+    Ok(InstructionLines::new(
+        all.iter().map(|instruction| (instruction.line, instruction.kind)),
+        is_compiled,
+    ))
 }
 
 fn at(address: u64, offset: u32) -> u64 {

@@ -170,15 +170,15 @@ struct Method {
 /// if that is still executing: environments that no frame has are not copied.
 fn methods(ruby: &Ruby, frames: &[Frame]) -> Vec<Method> {
     let layout = &ruby.layout;
-    let of = |(number, frame): (usize, &Frame)| (frame.word(layout.environment), number);
-    let by_environment: HashMap<u64, usize> = frames.iter().enumerate().map(of).collect();
+    let environment = |(number, frame): (usize, &Frame)| (frame.word(layout.environment), number);
+    let environments: HashMap<u64, usize> = frames.iter().enumerate().map(environment).collect();
     let mut methods = vec![Method::default(); frames.len()];
     for (number, frame) in frames.iter().enumerate().rev() {
         methods[number] = own_method(ruby, frame).unwrap_or_else(|| {
             // Tags of a pointer to an environment (`GC_GUARDED_PTR_REF`).
             let outer = frame.word(layout.outer) & !3;
             // Callers are further outside.
-            let caller = by_environment.get(&outer).filter(|caller| **caller > number);
+            let caller = environments.get(&outer).filter(|caller| **caller > number);
             caller.map_or_else(Method::default, |caller| methods[*caller])
         });
     }
