@@ -103,7 +103,7 @@ fn node_without_a_perf_map_has_its_functions_or_gets_advice() {
     let inside = p.share(|s| p.frames(s).iter().any(|f| f.starts_with("node::Start")));
     assert!(inside > 70.0, "node::Start: {inside} % {:?}", p.comments);
     if needs_root() && has_deep_stacks() {
-        let hot = p.share(|s| p.frames(s).iter().any(|f| *f == "hotFunction"));
+        let hot = p.share(|s| p.frames(s).contains(&"hotFunction"));
         assert!(hot > 60.0, "hotFunction: {hot} %\n{}", out.stderr);
     }
 }

@@ -138,7 +138,8 @@ fn function(php: &Php, frame: &Decoded, memory: &dyn Memory) -> Result<(), Refus
     // Whether they are interpreted says nothing: a compiler of machine code may have replaced all.
     let instructions = names::instructions(php, &frame.function, memory)?;
     let lines = frame.function.line..=frame.function.end;
-    let inside = instructions.iter().filter(|one| lines.contains(&one.line)).count();
+    let inside =
+        instructions.iter().filter(|instruction| lines.contains(&instruction.line)).count();
     if inside * 2 < instructions.len() {
         return Err(Refusal::Layout("a function has no instructions"));
     }

@@ -172,9 +172,9 @@ impl Heap<'_> {
                 let [first, second] = offsets.cons;
                 let (first, second) = (self.word(object, first)?, self.word(object, second)?);
                 let length = self.string_length(first)?;
-                let of_first = length.saturating_sub(from).min(count);
-                open.push((second, from.saturating_sub(length), count - of_first));
-                open.push((first, from, of_first));
+                let head = length.saturating_sub(from).min(count);
+                open.push((second, from.saturating_sub(length), count - head));
+                open.push((first, from, head));
                 Ok(())
             }
             2 if !is_uncached => {
