@@ -188,5 +188,6 @@ fn packages_of_python_functions_are_their_files() {
     let rows = found["rows"].as_array().unwrap();
     let packages: Vec<&str> = rows.iter().filter_map(|row| row["function"].as_str()).collect();
     assert!(!packages.is_empty() && !packages.contains(&"burn"), "{packages:?}");
-    assert!(!packages.contains(&"main"), "{packages:?}");
+    // The interpreter has a `main` of its own.
+    assert!(!packages.contains(&"Shape.area"), "{packages:?}");
 }
