@@ -452,7 +452,7 @@ fn language_of(interpreter: Interpreter) -> Language {
     }
 }
 
-/// True if a process writes a perf map or a jitdump: V8 was told to (`--perf-basic-prof`, `--perf-prof`).
+/// True if a process writes a perf map or a jitdump, with `--perf-basic-prof` or `--perf-prof` of node.
 /// Its functions are those of its compiled code then, which have addresses and instructions.
 fn names_its_code(pid: i32) -> bool {
     let maps = procfs::maps(pid).unwrap_or_default();

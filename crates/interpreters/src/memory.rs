@@ -3,9 +3,13 @@
 use std::cell::Cell;
 use std::fmt;
 
+#[cfg(test)]
+pub(crate) use counted::Counted;
 #[cfg(any(test, feature = "testing"))]
 pub use recorded::{Recorded, Recorder};
 
+#[cfg(test)]
+mod counted;
 #[cfg(any(test, feature = "testing"))]
 mod recorded;
 

@@ -117,7 +117,7 @@ pub(super) fn bytecode_size(
 const REFERENCES: RangeInclusive<u64> = 1..=u32::MAX as u64;
 
 /// Checks that a code object is the one of a sample, and lives: texts of a dead one may be others'.
-/// Code that is made anew in the same memory may have the same pointers, but not the same name.
+/// New code in the same memory may have the same pointers; its name differs.
 fn check_identity(cpython: &Cpython, key: &CodeKey, memory: &dyn Memory) -> Result<(), No> {
     let offsets = &cpython.offsets;
     if !REFERENCES.contains(&memory.word(key.object)?) {

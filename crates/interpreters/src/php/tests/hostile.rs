@@ -1,33 +1,10 @@
 //! Memory that is not what PHP makes.
 
-use std::cell::Cell;
-
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::ReadError;
+use crate::memory::Counted;
 use crate::merge::{NativeFrame, NativeStack};
-
-/// Memory that counts what is read.
-struct Counted<'a> {
-    memory: &'a Recorded,
-    calls: Cell<usize>,
-    bytes: Cell<usize>,
-}
-
-impl<'a> Counted<'a> {
-    fn new(memory: &'a Recorded) -> Counted<'a> {
-        Counted { memory, calls: Cell::new(0), bytes: Cell::new(0) }
-    }
-}
-
-impl Memory for Counted<'_> {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        self.calls.set(self.calls.get() + 1);
-        self.bytes.set(self.bytes.get() + buffer.len());
-        self.memory.read(address, buffer)
-    }
-}
 
 #[test]
 fn a_cycle_of_frames_ends_at_the_limit() {

@@ -1,34 +1,11 @@
 //! Memory that is not what Ruby makes.
 
-use std::cell::Cell;
-
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::ReadError;
+use crate::memory::Counted;
 use crate::merge::{NativeFrame, NativeStack};
 use crate::ruby::ClassNames;
-
-/// Memory that counts what is read.
-struct Counted<'a> {
-    memory: &'a Recorded,
-    calls: Cell<usize>,
-    bytes: Cell<usize>,
-}
-
-impl<'a> Counted<'a> {
-    fn new(memory: &'a Recorded) -> Counted<'a> {
-        Counted { memory, calls: Cell::new(0), bytes: Cell::new(0) }
-    }
-}
-
-impl Memory for Counted<'_> {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        self.calls.set(self.calls.get() + 1);
-        self.bytes.set(self.bytes.get() + buffer.len());
-        self.memory.read(address, buffer)
-    }
-}
 
 /// The most that one name may read.
 const MOST_BYTES: usize = 400 << 10;
