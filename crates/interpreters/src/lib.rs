@@ -23,6 +23,7 @@ mod memory;
 pub mod merge;
 pub mod php;
 pub mod ruby;
+mod tries;
 pub mod v8;
 pub mod walk;
 

@@ -7,20 +7,16 @@
 //! is repeated.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use super::runs::{ends_in_thread_state, is_consistent};
 use super::{Cpython, frames, names};
 use crate::memory::{Memory, ReadError};
+use crate::tries::repeated;
 use crate::walk::{self, Thread, WalkCopy};
 use crate::{ChainEnd, Code, Lines, Name, Refusal, UserFrame};
 
 /// Tries for a process that runs: it changes its frames between two reads.
 pub(super) const TRIES: usize = 64;
-
-/// Pause between two tries. A thread that waits for a CPU in the middle of a call is there for some
-/// milliseconds.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Most thread states that are read.
 const MAX_STATES: usize = 256;
@@ -51,29 +47,9 @@ pub(super) fn check(
     memory: &dyn Memory,
     tries: usize,
 ) -> Result<(), Refusal> {
-    let mut result = Err(Refusal::NotRunning);
     // Thread states with frames that were right in one of the tries.
     let mut right = HashSet::new();
-    for number in 0..tries {
-        if number > 0 {
-            std::thread::sleep(PAUSE);
-        }
-        let last = std::mem::replace(&mut result, try_once(cpython, threads, memory, &mut right));
-        if result == Err(Refusal::Memory(ReadError::Budget)) && last != Err(Refusal::NotRunning) {
-            result = last;
-            break;
-        }
-        match result {
-            Err(Refusal::Layout(_) | Refusal::Memory(ReadError::Unmapped)) => {}
-            _ => break,
-        }
-    }
-    match result {
-        Err(Refusal::Memory(ReadError::Unmapped)) => {
-            Err(Refusal::Layout("a pointer leads to memory that is not mapped"))
-        }
-        result => result,
-    }
+    repeated(tries, 0, || try_once(cpython, threads, memory, &mut right))
 }
 
 /// More threads have to be right than not: code may be changed in ways of which no check knows.

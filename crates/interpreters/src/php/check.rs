@@ -5,21 +5,17 @@
 //! with names, whose instructions are executed by the evaluation function, with the one that a frame
 //! has stored among them. The process may run during the check, so a check that fails is repeated.
 
-use std::time::Duration;
-
 use super::Php;
 use super::frames::{Decoded, Kind, decode};
 use super::names;
-use crate::memory::{Memory, ReadError};
+use crate::memory::Memory;
+use crate::tries::repeated;
 use crate::walk::{self, Status, Thread, WalkCopy};
 use crate::{ChainEnd, Copied, Name, Refusal};
 use sys::record::AllRegs;
 
 /// Tries for a process that runs: it changes its frames between two reads.
 pub(super) const TRIES: usize = 64;
-
-/// Pause between two tries.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Tries after which a process without a frame runs no code.
 const AGAIN: usize = 4;
@@ -40,29 +36,8 @@ const LAST: [u8; 9] = [42, 62, 79, 108, 111, 149, 161, 163, 201];
 ///
 /// What is not as expected; there is no frame.
 pub(super) fn check(php: &Php, memory: &dyn Memory, tries: usize) -> Result<(), Refusal> {
-    let mut result = Err(Refusal::NotRunning);
-    for number in 0..tries {
-        if number > 0 {
-            std::thread::sleep(PAUSE);
-        }
-        let last = std::mem::replace(&mut result, try_once(php, memory));
-        if result == Err(Refusal::Memory(ReadError::Budget)) && last != Err(Refusal::NotRunning) {
-            result = last;
-            break;
-        }
-        match result {
-            Err(Refusal::Layout(_) | Refusal::Memory(ReadError::Unmapped)) => {}
-            // A process that runs may have changed its frames in the middle of the reading.
-            Err(Refusal::NotRunning) if number < AGAIN => {}
-            _ => break,
-        }
-    }
-    match result {
-        Err(Refusal::Memory(ReadError::Unmapped)) => {
-            Err(Refusal::Layout("a pointer leads to memory that is not mapped"))
-        }
-        result => result,
-    }
+    // A process that runs may have changed its frames in the middle of the reading.
+    repeated(tries, AGAIN, || try_once(php, memory))
 }
 
 fn try_once(php: &Php, memory: &dyn Memory) -> Result<(), Refusal> {

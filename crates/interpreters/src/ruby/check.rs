@@ -5,18 +5,14 @@
 //! leads. Its frames lie in its stack, end at a root, and have names and lines. Each evaluation has a
 //! tag. The process may run during the check, so a check that fails is repeated.
 
-use std::time::Duration;
-
 use super::{Ruby, frames, names, runs};
-use crate::memory::{Memory, ReadError};
+use crate::memory::Memory;
+use crate::tries::repeated;
 use crate::walk::{self, Status, Thread, WalkCopy};
 use crate::{ChainEnd, Name, Refusal, UserFrame};
 
 /// Tries for a process that runs: it changes its frames between two reads.
 pub(super) const TRIES: usize = 64;
-
-/// Pause between two tries.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Most frames whose code is checked.
 const MAX_CODE: usize = 32;
@@ -35,27 +31,7 @@ pub(super) fn check(
     memory: &dyn Memory,
     tries: usize,
 ) -> Result<(), Refusal> {
-    let mut result = Err(Refusal::NotRunning);
-    for number in 0..tries {
-        if number > 0 {
-            std::thread::sleep(PAUSE);
-        }
-        let last = std::mem::replace(&mut result, try_once(ruby, threads, memory));
-        if result == Err(Refusal::Memory(ReadError::Budget)) && last != Err(Refusal::NotRunning) {
-            result = last;
-            break;
-        }
-        match result {
-            Err(Refusal::Layout(_) | Refusal::Memory(ReadError::Unmapped)) => {}
-            _ => break,
-        }
-    }
-    match result {
-        Err(Refusal::Memory(ReadError::Unmapped)) => {
-            Err(Refusal::Layout("a pointer leads to memory that is not mapped"))
-        }
-        result => result,
-    }
+    repeated(tries, 0, || try_once(ruby, threads, memory))
 }
 
 /// The main thread: its thread pointer and its execution context.

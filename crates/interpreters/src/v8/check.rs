@@ -7,19 +7,16 @@
 //! repeated.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use super::V8;
 use super::heap::{Heap, No, is_object, weak_object};
 use super::names::{self, Scope};
 use crate::memory::{Memory, ReadError};
+use crate::tries::repeated;
 use crate::{CodeKey, Lines, Name, Refusal, Runtime};
 
 /// Tries for a process that runs.
 pub(super) const TRIES: usize = 16;
-
-/// Pause between two tries.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Bytes of an isolate in which its list of scripts is searched; it has all roots within them.
 const ISOLATE: usize = 32 << 10;
@@ -52,26 +49,7 @@ pub(super) fn check(
     memory: &dyn Memory,
     tries: usize,
 ) -> Result<(), Refusal> {
-    let mut result = Err(Refusal::NotRunning);
-    for number in 0..tries {
-        if number > 0 {
-            std::thread::sleep(PAUSE);
-        }
-        let last = std::mem::replace(&mut result, try_once(v8, threads, memory));
-        if result == Err(Refusal::Memory(ReadError::Budget)) && last != Err(Refusal::NotRunning) {
-            result = last;
-            break;
-        }
-        if !matches!(result, Err(Refusal::Layout(_) | Refusal::Memory(ReadError::Unmapped))) {
-            break;
-        }
-    }
-    match result {
-        Err(Refusal::Memory(ReadError::Unmapped)) => {
-            Err(Refusal::Layout("a pointer leads to memory that is not mapped"))
-        }
-        result => result,
-    }
+    repeated(tries, 0, || try_once(v8, threads, memory))
 }
 
 fn try_once(v8: &V8, threads: &[u64], memory: &dyn Memory) -> Result<(), Refusal> {
