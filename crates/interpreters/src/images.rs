@@ -20,6 +20,8 @@ use sys::{FileAddress, FileOffset, LoadBias, ProcessAddress};
 
 use crate::memory::Memory;
 
+mod split;
+
 type Header = FileHeader64<LittleEndian>;
 
 /// A file that a process has mapped as code.
@@ -123,7 +125,7 @@ const MAX_SECTIONS: usize = 1 << 12;
 /// Most symbols of a table that are read; node has 200,000.
 const MAX_SYMBOLS: usize = 1 << 22;
 
-impl LoadedImage<'_> {
+impl<'a> LoadedImage<'a> {
     /// Symbols with these names that the file defines: those that are exported, then others, which
     /// a stripped file has not.
     pub(crate) fn symbols<'n>(&self, wanted: &[&'n str]) -> HashMap<&'n str, Place> {
@@ -255,7 +257,7 @@ impl LoadedImage<'_> {
     }
 
     /// The bytes that the file has from an address to the end of its segment.
-    pub(crate) fn bytes(&self, address: u64) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self, address: u64) -> Option<&'a [u8]> {
         let header = Header::parse(self.file).ok()?;
         let endian = header.endian().ok()?;
         let segments = header.program_headers(endian, self.file).ok()?;

@@ -2,7 +2,6 @@
 //! `libpython`, also a stripped one.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use super::debug_offsets::DebugOffsets;
 use super::{Cpython, Offsets, Symbols, check, runs};
@@ -48,7 +47,7 @@ pub fn detect(process: &Process) -> Result<Option<Cpython>, Refusal> {
     };
     let image = &process.images[own];
     let minor = minor_version(image, &all[own])?;
-    let evaluation = evaluation(image, all[own][EVALUATION]);
+    let evaluation = image.code(EVALUATION, all[own][EVALUATION]);
     let code = evaluation.first().and_then(|function| image.bytes(function.start));
     let prologue = runs::prologue(code.unwrap_or_default(), evaluation.first());
     let image = image.extent();
@@ -101,14 +100,4 @@ pub(super) fn offsets(minor: u8, runtime: u64, memory: &dyn Memory) -> Result<Of
     }
     let applied = described.applied_to(table);
     applied.ok_or(Refusal::Layout("its own description is not that of its version"))
-}
-
-/// Parts of the evaluation function: itself, and the `.cold` part that GCC splits off, which has a
-/// symbol unless the file is stripped. A frame in a part without a symbol is no evaluation's; then
-/// the stack does not match, and stays native.
-fn evaluation(image: &LoadedImage, function: Place) -> Vec<Range<u64>> {
-    let mut parts = vec![function.range()];
-    let split = image.parts(&format!("{EVALUATION}.")).into_iter().map(Place::range);
-    parts.extend(split);
-    parts
 }

@@ -2,11 +2,10 @@
 //! a module of Apache, also a stripped one.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use super::{Offsets, Php, Symbols, check};
 use crate::images::Place;
-use crate::{LoadedImage, Process, Refusal};
+use crate::{Process, Refusal};
 
 pub(crate) const EVALUATION: &str = "execute_ex";
 /// Data of the one thread that executes code; builds with threads have another symbol.
@@ -49,21 +48,13 @@ pub fn detect(process: &Process) -> Result<Option<Php>, Refusal> {
     let kind = all[own].get(VM_KIND).and_then(|place| image.bytes(place.address));
     let symbols = Symbols {
         globals: globals.address,
-        evaluation: evaluation(image, all[own][EVALUATION]),
+        evaluation: image.code(EVALUATION, all[own][EVALUATION]),
         image: image.extent(),
         has_registers: kind.is_some_and(is_hybrid),
     };
     let php = Php::new(offsets.clone(), symbols);
     check::check(&php, process.memory, check::TRIES)?;
     Ok(Some(php))
-}
-
-/// Parts of the evaluation function: itself, and the `.cold` part that GCC splits off, which has a
-/// symbol unless the file is stripped. A frame in a part without a symbol is no evaluation's; then
-/// the stack does not match, and stays native.
-fn evaluation(image: &LoadedImage, function: Place) -> Vec<Range<u64>> {
-    let split = image.parts(&format!("{EVALUATION}.")).into_iter();
-    [function].into_iter().chain(split).map(Place::range).collect()
 }
 
 /// True if the function whose code this is returns 4 (`ZEND_VM_KIND_HYBRID`): `mov eax, 4` and `ret`,
