@@ -41,9 +41,16 @@ pub(super) fn merge(php: &Php, copied: Copied<'_>, native: &NativeStack) -> Merg
     if chain.end == ChainEnd::Damaged {
         return Merge::Mismatch;
     }
-    let split = split(&chain);
+    let mut split = split(&chain);
     let evaluates = |i: &usize| php.evaluates(native.frames[*i].address);
     let evaluations: Vec<usize> = (0..native.frames.len()).filter(evaluates).collect();
+    // A function that is about to be evaluated has a frame, but has done nothing yet.
+    let is_about_to_begin = |run: &Evaluated| {
+        run.frames.len() == 1 && anchored(run, native, &evaluations) == Anchor::NotBegun
+    };
+    if split.own.first().is_some_and(is_about_to_begin) {
+        split.own.remove(0);
+    }
     let Some(owners) = owners(&chain, &split, native, &evaluations) else {
         return Merge::Mismatch;
     };
@@ -99,7 +106,11 @@ fn owners(
 ) -> Option<Vec<usize>> {
     let mut known: Vec<Option<usize>> = Vec::new();
     for run in &split.own {
-        known.push(anchored(run, native, evaluations)?);
+        known.push(match anchored(run, native, evaluations) {
+            Anchor::Evaluation(place) => Some(place),
+            Anchor::Unknown => None,
+            Anchor::NotBegun => return None,
+        });
     }
     let is_in_evaluation = evaluations.first() == Some(&0);
     if is_in_evaluation && chain.has_registers && known.first() == Some(&None) {
@@ -139,12 +150,23 @@ fn owners(
     (is_in_order && is_whole).then(|| places.iter().map(|place| evaluations[*place]).collect())
 }
 
+/// What is known of the evaluation of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anchor {
+    /// Its place among the evaluations.
+    Evaluation(usize),
+    /// No address of the run is on the native stack.
+    Unknown,
+    /// No evaluation is inside of the frame that has its address.
+    NotBegun,
+}
+
 /// The evaluation of a run, by an address in a native frame outside of it: the next one inside of that.
-/// `Some(None)`: it has none. `None`: its evaluation has not begun.
-#[expect(clippy::option_option, reason = "not begun is a mismatch, without an anchor is not")]
-fn anchored(run: &Evaluated, native: &NativeStack, evaluations: &[usize]) -> Option<Option<usize>> {
+fn anchored(run: &Evaluated, native: &NativeStack, evaluations: &[usize]) -> Anchor {
     let holder = |address: &u64| native.frames.iter().position(|f| f.stack.contains(address));
-    let Some(holder) = run.outside.iter().find_map(holder) else { return Some(None) };
-    let inside = evaluations.iter().rposition(|evaluation| *evaluation < holder)?;
-    Some(Some(inside))
+    let Some(holder) = run.outside.iter().find_map(holder) else { return Anchor::Unknown };
+    match evaluations.iter().rposition(|evaluation| *evaluation < holder) {
+        Some(inside) => Anchor::Evaluation(inside),
+        None => Anchor::NotBegun,
+    }
 }

@@ -22,9 +22,17 @@ fn native(image: &Image) -> (NativeStack, Vec<&'static str>) {
 
 /// Merged places, as texts: the user's functions, and native ones that have a name.
 fn texts(image: &Image, native: &NativeStack, names: &[&str]) -> Option<Vec<String>> {
-    let (memory, php) = (image.memory(), image.php());
-    let copies = copies(&php, &memory);
-    let user = lines(&php, &frames(&php, &copies).1, &memory);
+    merged(&image.php(), &image.memory(), native, names)
+}
+
+fn merged(
+    php: &Php,
+    memory: &Recorded,
+    native: &NativeStack,
+    names: &[&str],
+) -> Option<Vec<String>> {
+    let copies = copies(php, memory);
+    let user = lines(php, &frames(php, &copies).1, memory);
     let Merge::Stack { places, .. } = php.merge(copied(&copies), native) else { return None };
     let text = |place: &Place| match place {
         Place::Native(frame) => format!("native {}", names[*frame]),
@@ -101,6 +109,25 @@ fn frames_beyond_a_fiber_are_callers_on_another_native_stack() {
     // If the fiber's stack is truncated, its outermost evaluation is not known.
     native.is_complete = false;
     assert_eq!(texts(image, &native, &names), None);
+}
+
+/// It has a frame before its evaluation begins.
+#[test]
+fn a_function_whose_evaluation_has_not_begun_is_not_shown() {
+    let image = &IMAGES[CALLS];
+    let (mut native, mut names) = native(image);
+    let whole = texts(image, &native, &names).unwrap();
+    // The innermost evaluation has begun, but for what it calls.
+    let (mut memory, php) = (image.memory(), image.php());
+    let frames = frames(&php, &copies(&php, &memory)).1;
+    let first = frames.iter().find(|frame| frame.is_entry).unwrap().address;
+    memory.insert(php.symbols.globals + u64::from(php.offsets.current_frame), &first.to_le_bytes());
+    let evaluation = names.iter().position(|name| *name == "execute_ex").unwrap();
+    native.frames.drain(..=evaluation);
+    names.drain(..=evaluation);
+    assert_eq!(names[0], "zend_call_function");
+    let outer = whole.iter().position(|text| text == "evaluation").unwrap() + 1;
+    assert_eq!(merged(&php, &memory, &native, &names).unwrap(), whole[outer..]);
 }
 
 #[test]
