@@ -6,6 +6,7 @@
 //! and exit remove them.
 
 mod codes;
+mod last_stack;
 mod outside;
 
 use std::cell::OnceCell;
@@ -15,16 +16,16 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::bpf::thread_pointers::ThreadPointers;
-use super::bpf::walk::{WalkMaps, walked};
+use super::bpf::walk::WalkMaps;
 use codes::Codes;
-use interpreters::merge::{Merge, NativeStack};
 use interpreters::walk::WalkCopy;
-use interpreters::{Copied, Interpreter, MappedFiles, Process, Refusal, Runtime, UserFrame};
-use profile::{Builder, Language, LocationId, MappingId};
+use interpreters::{Interpreter, MappedFiles, Process, Refusal, Runtime};
+use last_stack::LastStack;
+use profile::{Language, MappingId};
 use sys::image::{Images, State};
 use sys::jit::file_names::number_of_dump;
 use sys::procfs;
-use sys::record::{AllRegs, Record, Sample, UserStack};
+use sys::record::Record;
 use unwind::Frame;
 
 /// Nanoseconds between the first two looks at a process whose interpreter runs no code yet; then
@@ -78,9 +79,9 @@ pub struct Interpreters {
     last_id: u64,
     /// The mapping of each language's functions.
     mappings: FxHashMap<Language, MappingId>,
-    /// Buffers.
+    /// Buffer.
     copies: Vec<WalkCopy>,
-    frames: Vec<UserFrame>,
+    last: LastStack,
     /// The numbers so far.
     pub counts: InterpreterCounts,
 }
@@ -332,62 +333,9 @@ impl Interpreters {
         }
     }
 
-    /// True if all names of a sample's frames are known, or it has none.
-    pub fn knows_names(&mut self, sample: &Sample<'_>) -> bool {
-        let Some(InProcess::Found(found)) = self.processes.get(&sample.pid) else { return true };
-        read_copies(sample.walked, found.id, &mut self.copies);
-        self.frames.clear();
-        found.runtime.frames(copied(sample, &self.copies), &mut self.frames);
-        self.frames.iter().all(|frame| found.codes.knows(&frame.code, sample.time))
-    }
-
     /// True if a process has a known interpreter.
     pub fn has_runtime(&self, pid: i32) -> bool {
         matches!(self.processes.get(&pid), Some(InProcess::Found(_)))
-    }
-
-    /// The places of a sample's frames: native ones and the user's, whose locations are added, the
-    /// innermost first. `None` if its process has no known interpreter, or nothing was copied.
-    pub fn user_stack(
-        &mut self,
-        sample: &Sample<'_>,
-        origin: Origin,
-        native: &NativeStack,
-        builder: &mut Builder,
-        locations: &mut Vec<LocationId>,
-    ) -> Option<Merge> {
-        let Some(InProcess::Found(found)) = self.processes.get_mut(&sample.pid) else {
-            return None;
-        };
-        read_copies(sample.walked, found.id, &mut self.copies);
-        if self.copies.len() < found.runtime.walks().len() {
-            self.counts.add_native(origin);
-            return None;
-        }
-        self.frames.clear();
-        let copied = copied(sample, &self.copies);
-        found.runtime.frames(copied, &mut self.frames);
-        let merge = found.runtime.merge(copied, native);
-        if merge == Merge::Mismatch {
-            self.counts.mismatched += 1;
-            return Some(merge);
-        }
-        self.counts.shown += u64::from(!self.frames.is_empty());
-        let language = found.language;
-        let mapping = self.mappings.entry(language);
-        let mapping = *mapping.or_insert_with(|| codes::add_mapping(language, builder));
-        locations.clear();
-        for frame in &self.frames {
-            let codes = &mut found.codes;
-            locations.push(codes.location(
-                &frame.code,
-                &*found.runtime,
-                codes::Functions { language, mapping },
-                builder,
-                sample.time,
-            ));
-        }
-        Some(merge)
     }
 
     /// The files that are interpreters.
@@ -412,22 +360,6 @@ impl FoundRuntime {
             codes: self.codes.for_child(pid),
         }
     }
-}
-
-/// The copies of a sample, if they are of the walks with this number.
-fn read_copies(records: &[u8], id: u64, copies: &mut Vec<WalkCopy>) {
-    copies.clear();
-    let current = walked(records).filter(|walked| walked.id == id);
-    copies.extend(current.map(|walked| walked.copy));
-}
-
-/// What was copied at a sample.
-fn copied<'a>(sample: &Sample<'a>, walks: &'a [WalkCopy]) -> Copied<'a> {
-    let registers = match sample.user {
-        UserStack::Native { all, .. } => all,
-        UserStack::None | UserStack::Compat => AllRegs::default(),
-    };
-    Copied { walks, registers }
 }
 
 /// The interpreter of a process, whose structures are checked.

@@ -1,6 +1,6 @@
 //! Functions of Ruby, PHP and JavaScript in recordings of programs with a known answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::common::interpreted::{self, Frame};
@@ -473,4 +473,19 @@ fn no_stack_of_php_has_functions_of_two_moments() {
 #[test]
 fn no_stack_of_javascript_has_functions_of_two_moments() {
     assert_one_moment(&JAVASCRIPT);
+}
+
+/// The interpreter's instruction would make thousands of stacks of the same functions.
+#[test]
+fn the_function_that_executes_php_has_one_place() {
+    let dir = temp_dir();
+    let Some(recorded) = PHP.record(dir.path(), "-F 1999", PHP.recursions) else { return };
+    let Recorded { profile, mapping, .. } = &recorded;
+    let samples = recorded.recognized();
+    let outside = |sample: &&Sample| interpreted::outside(profile, sample, mapping);
+    let mut places: BTreeSet<u64> = samples.iter().flat_map(outside).collect();
+    places.retain(|place| {
+        profile.lines[place].first().is_none_or(|name| !name.starts_with("[truncated"))
+    });
+    assert_eq!(places.len(), 1, "{places:?}");
 }

@@ -1,9 +1,10 @@
 //! Python's functions among those of C: callbacks, libraries, and the code that resumes generators and
 //! tasks.
 
+use std::collections::BTreeSet;
+
 use crate::common::pprof::Sample;
-use crate::common::python;
-use crate::common::{Pprof, Prof, temp_dir};
+use crate::common::{Pprof, Prof, interpreted, python, temp_dir};
 
 /// Python functions that C calls back, each in its own line.
 const CALLBACKS: &str = "\
@@ -78,6 +79,23 @@ fn described(p: &Pprof, location: &u64) -> String {
     }
     let file = p.mapping_of.get(location).map_or("", |&mapping| &p.mappings[mapping].file);
     format!("{name} {}", file.rsplit('/').next().unwrap_or_default())
+}
+
+/// The interpreter's instruction would make thousands of stacks of the same functions.
+#[test]
+fn the_function_that_executes_python_has_one_place() {
+    for python in python::pythons() {
+        let dir = temp_dir();
+        let p = python.record(dir.path(), "-F 1999 -e cpu-clock", CALLBACKS);
+        let samples = python::recognized(&p);
+        let outside = |sample: &&Sample| interpreted::outside(&p, sample, "[python]");
+        let places: BTreeSet<u64> = samples.iter().flat_map(outside).collect();
+        let names: Vec<String> = places.iter().map(|place| described(&p, place)).collect();
+        let evaluations = names.iter().filter(|name| !name.starts_with("[truncated"));
+        let evaluations: Vec<&String> = evaluations.collect();
+        assert_eq!(evaluations.len(), 1, "Python 3.{}: {names:?}", python.minor);
+        assert!(evaluations[0].contains(EVALUATION), "{names:?}");
+    }
 }
 
 #[test]

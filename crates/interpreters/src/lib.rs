@@ -50,8 +50,16 @@ pub trait Runtime: Send + Sync {
     /// The user's frames of a sample, the innermost first, and how their chain ends.
     fn frames(&self, copied: Copied<'_>, out: &mut Vec<UserFrame>) -> ChainEnd;
 
-    /// Where the user's frames belong among the native ones of the same sample.
-    fn merge(&self, copied: Copied<'_>, native: &NativeStack) -> Merge;
+    /// Where the user's frames belong among the native ones of the same sample. They are added to
+    /// `frames`, as by [`Runtime::frames`].
+    fn merge(&self, copied: Copied<'_>, native: &NativeStack, frames: &mut Vec<UserFrame>)
+    -> Merge;
+
+    /// The beginning of the function that an address belongs to, if that is one which executes the
+    /// user's functions, of many instructions: which one of them it is does not distinguish stacks.
+    fn evaluation(&self, _address: u64) -> Option<u64> {
+        None
+    }
 
     /// Names a code object that was copied at a sample, if it is still the same.
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name;

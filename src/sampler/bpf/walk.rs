@@ -31,7 +31,7 @@ use encoded::{WALKS_SIZE, encode};
 use forks::WalkForks;
 use program::{MEMORY_SIZE, WalkProgram};
 use ring::WalkRecord;
-pub use ring::walked;
+pub use ring::{read_copies, walked};
 use sys::procfs;
 use sys::record::{Sample, UserStack};
 

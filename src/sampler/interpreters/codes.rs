@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-use interpreters::{Budget, Code, CodeKey, Name, ProcessMemory, ReadError, Runtime};
+use interpreters::{Budget, Code, CodeKey, Name, ProcessMemory, ReadError, Runtime, UserFrame};
 use profile::{Builder, Language, LocationId, Mapping, MappingId, SourceFunction};
 
 /// What is read of a process in each second of samples.
@@ -74,6 +74,8 @@ pub struct Codes {
     own: Known,
     /// Functions whose names could not be read, until the budget is refilled.
     unnamed: FxHashMap<CodeKey, LocationId>,
+    /// The last frames with known locations, the outermost first: most stacks begin alike.
+    last: Vec<(CodeKey, LocationId)>,
 }
 
 impl Codes {
@@ -85,6 +87,7 @@ impl Codes {
             shared: Arc::default(),
             own: Known::default(),
             unnamed: FxHashMap::default(),
+            last: Vec::new(),
         }
     }
 
@@ -108,9 +111,32 @@ impl Codes {
         &self.memory
     }
 
-    /// True if the location of a frame at a time (nanoseconds) is known.
-    pub fn knows(&self, code: &CodeKey, time: u64) -> bool {
-        self.known(code).is_some() || time < self.refill && self.unnamed.contains_key(code)
+    /// Adds the locations of frames at a time (nanoseconds), as far as they are known.
+    pub fn find_all(
+        &mut self,
+        frames: &[UserFrame],
+        time: u64,
+        locations: &mut Vec<Option<LocationId>>,
+    ) {
+        let mut last = std::mem::take(&mut self.last);
+        let common =
+            frames.iter().rev().zip(&last).take_while(|(frame, (code, _))| frame.code == *code);
+        let common = common.count();
+        last.truncate(common);
+        for frame in &frames[..frames.len() - common] {
+            let unnamed = || self.unnamed.get(&frame.code).copied().filter(|_| time < self.refill);
+            locations.push(self.known(&frame.code).or_else(unnamed));
+        }
+        locations.extend(last.iter().rev().map(|(_, location)| Some(*location)));
+        for (frame, location) in frames.iter().zip(&*locations).rev().skip(common) {
+            // The others are not known for good.
+            let Some(location) = location.filter(|_| !self.unnamed.contains_key(&frame.code))
+            else {
+                break;
+            };
+            last.push((frame.code, location));
+        }
+        self.last = last;
     }
 
     fn known(&self, code: &CodeKey) -> Option<LocationId> {

@@ -1,7 +1,7 @@
 //! Stacks that are unwound in advance, from what is known.
 
-use super::StackMaker;
 use super::stack::Known;
+use super::{Scratch, StackMaker};
 use sys::ThreadId;
 use sys::record::Sample;
 use unwind::{Place, StackEnd};
@@ -51,8 +51,11 @@ impl StackMaker {
             }
             _ => true,
         });
-        let is_known =
-            jit_known && (unwound.is_none() || self.knows_interpreter(sample, &scratch.frames));
+        let is_known = jit_known
+            && unwound.is_none_or(|unwound| {
+                let Scratch { frames, merge, .. } = &mut scratch;
+                self.knows_interpreter(sample, frames, unwound.end, merge)
+            });
         self.scratch = scratch;
         match unwound.filter(|_| is_known) {
             Some(unwound) => {

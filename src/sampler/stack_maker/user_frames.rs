@@ -48,11 +48,23 @@ pub(super) enum Merged {
 impl StackMaker {
     /// True if the user's frames of a sample, if there are any, can be shown without reading files
     /// or memory.
-    pub(super) fn knows_interpreter(&mut self, sample: &Sample<'_>, frames: &[Frame]) -> bool {
+    pub(super) fn knows_interpreter(
+        &mut self,
+        sample: &Sample<'_>,
+        frames: &[Frame],
+        end: StackEnd,
+        buffers: &mut MergeBuffers,
+    ) -> bool {
         let new = self.new_frames(frames);
         let has_copies = !sample.walked.is_empty();
-        self.interpreters.need(sample.pid, sample.time, new, has_copies) == Need::Nothing
-            && (!has_copies || self.interpreters.knows_names(sample))
+        if self.interpreters.need(sample.pid, sample.time, new, has_copies) != Need::Nothing {
+            return false;
+        }
+        if !has_copies || frames.is_empty() || !self.interpreters.has_runtime(sample.pid) {
+            return true;
+        }
+        self.fill_native(frames, end, &mut buffers.native);
+        self.interpreters.prepare(sample, &buffers.native)
     }
 
     /// Looks at the interpreter to which a stack leads, if it is not known.
@@ -132,6 +144,12 @@ impl StackMaker {
         for (at, place) in places.iter().enumerate().rev() {
             match *place {
                 Place::Evaluation(frame) if is_compiled(&places[..at], &frames[frame]) => {}
+                Place::Evaluation(frame)
+                    if is_user(places[..at].last())
+                        && let Some(start) = self.evaluation(&frames[frame]) =>
+                {
+                    callers.push(start);
+                }
                 Place::Native(0) | Place::Evaluation(0) if has_leaf => {
                     if at > 0 {
                         let place = frames[0].place;
@@ -151,7 +169,17 @@ impl StackMaker {
                 }
             }
         }
-        matches!(places.first(), Some(Place::User(_)))
+        is_user(places.first())
+    }
+
+    /// The location of the beginning of a function that executes the user's functions, if a frame is of
+    /// one. Stacks with the same functions of the user's would differ by its instructions.
+    fn evaluation(&mut self, frame: &Frame) -> Option<LocationId> {
+        let instruction = frame.instruction().0;
+        let start = self.interpreters.evaluation(self.now.pid, instruction)?;
+        let number = frame.place.number().wrapping_sub(instruction.wrapping_sub(start));
+        let mapping = self.mapping_of(frame.place);
+        Some(self.builder.location(mapping, number))
     }
 
     /// The location that marks a stack in which the user's frames fit nowhere.
@@ -164,5 +192,9 @@ impl StackMaker {
 /// one frame, of which the native one has no name.
 fn is_compiled(before: &[Place], frame: &Frame) -> bool {
     let is_memory = matches!(frame.place, unwind::Place::Memory { .. });
-    is_memory && matches!(before.last(), Some(Place::User(_)))
+    is_memory && is_user(before.last())
+}
+
+fn is_user(place: Option<&Place>) -> bool {
+    matches!(place, Some(Place::User(_)))
 }

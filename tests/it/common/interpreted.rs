@@ -1,5 +1,7 @@
 //! Functions of interpreted programs in the stacks of a profile.
 
+use std::collections::BTreeSet;
+
 use super::Pprof;
 use super::pprof::Sample;
 
@@ -14,16 +16,25 @@ pub struct Frame<'p> {
     pub line: i64,
 }
 
+fn is_in(p: &Pprof, location: u64, mapping: &str) -> bool {
+    p.mapping_of.get(&location).is_some_and(|&number| p.mappings[number].file == mapping)
+}
+
+/// The locations that have called the frames of a language's mapping and are in another one.
+pub fn outside(p: &Pprof, sample: &Sample, mapping: &str) -> BTreeSet<u64> {
+    let pairs = sample.locations.windows(2);
+    let calls = |pair: &&[u64]| is_in(p, pair[0], mapping) && !is_in(p, pair[1], mapping);
+    pairs.filter(calls).map(|pair| pair[1]).collect()
+}
+
 /// The frames of a sample that are in a language's mapping, the innermost first.
 pub fn frames<'p>(p: &'p Pprof, sample: &Sample, mapping: &str) -> Vec<Frame<'p>> {
-    let is_in = |location: &&u64| {
-        p.mapping_of.get(location).is_some_and(|&of| p.mappings[of].file == mapping)
-    };
     let frame = |location: &u64| {
         let (file, line) = p.sources.get(location).map_or(("", 0), |(file, line)| (file, *line));
         Frame { function: &p.lines[location][0], file, line }
     };
-    sample.locations.iter().filter(is_in).map(frame).collect()
+    let own = sample.locations.iter().filter(|location| is_in(p, **location, mapping));
+    own.map(frame).collect()
 }
 
 /// The last part of a qualified name.

@@ -81,7 +81,9 @@ pub(super) fn decode(cpython: &Cpython, copies: &[WalkCopy], out: &mut Vec<UserF
         return Chain { end: ChainEnd::Nothing, links: Vec::new() };
     };
     let start = out.len();
-    let mut links = Vec::new();
+    let count = copy.frames(walk).count();
+    out.reserve(count);
+    let mut links = Vec::with_capacity(count);
     for frame in copy.frames(walk) {
         if is_anchor(&cpython.layout, &frame) {
             if let Some(Link::User(last)) = links.last() {

@@ -165,8 +165,17 @@ impl Runtime for Cpython {
         frames::decode(self, copied.walks, out).end
     }
 
-    fn merge(&self, copied: Copied<'_>, native: &NativeStack) -> Merge {
-        runs::merge(self, copied.walks, native)
+    fn merge(
+        &self,
+        copied: Copied<'_>,
+        native: &NativeStack,
+        frames: &mut Vec<UserFrame>,
+    ) -> Merge {
+        runs::merge(self, copied.walks, native, frames)
+    }
+
+    fn evaluation(&self, address: u64) -> Option<u64> {
+        self.symbols.evaluation.first().filter(|_| self.evaluates(address)).map(|part| part.start)
     }
 
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name {

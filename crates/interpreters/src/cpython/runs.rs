@@ -40,9 +40,15 @@ fn first_target(jumps: impl Iterator<Item = (usize, i64)>) -> u64 {
     targets.filter(|target| *target > 0).fold(PROLOGUE, u64::min)
 }
 
-pub(super) fn merge(cpython: &Cpython, copies: &[WalkCopy], native: &NativeStack) -> Merge {
-    let mut frames = Vec::new();
-    let chain = decode(cpython, copies, &mut frames);
+pub(super) fn merge(
+    cpython: &Cpython,
+    copies: &[WalkCopy],
+    native: &NativeStack,
+    frames: &mut Vec<UserFrame>,
+) -> Merge {
+    let start = frames.len();
+    let chain = decode(cpython, copies, frames);
+    let frames = &frames[start..];
     let runs = match chain.end {
         ChainEnd::Damaged => None,
         ChainEnd::Nothing => Some(Runs::default()),
@@ -51,7 +57,7 @@ pub(super) fn merge(cpython: &Cpython, copies: &[WalkCopy], native: &NativeStack
             match (cpython.offsets.c_frames, cpython.offsets.frame_owner) {
                 (Some(c_frames), _) => {
                     let c_frames = CFrameList::new(cpython, copies, c_frames);
-                    c_frames.and_then(|list| list.runs(&frames, is_complete))
+                    c_frames.and_then(|list| list.runs(frames, is_complete))
                 }
                 (None, Some(_)) => Some(runs_by_anchors(&chain.links, frames.len())),
                 (None, None) => Some(runs_of_one(frames.len(), is_complete)),
@@ -94,7 +100,7 @@ pub(super) fn is_consistent(cpython: &Cpython, copies: &[WalkCopy]) -> bool {
 
 impl Cpython {
     /// True for addresses of the evaluation function.
-    fn evaluates(&self, address: u64) -> bool {
+    pub(super) fn evaluates(&self, address: u64) -> bool {
         self.symbols.evaluation.iter().any(|part| part.contains(&address))
     }
 

@@ -122,8 +122,8 @@ impl Function {
     }
 
     /// The words that tell it from others at its address; `origin` counts if it has no name.
-    pub fn identity(&self, origin: Origin) -> [u64; 4] {
-        let name = if self.name == 0 { origin.word() } else { self.name };
+    pub fn identity(&self, origin: impl FnOnce() -> Origin) -> [u64; 4] {
+        let name = if self.name == 0 { origin().word() } else { self.name };
         [name, self.class, self.code, self.fingerprint()]
     }
 
@@ -243,7 +243,7 @@ pub(super) fn decode(php: &Php, copied: Copied<'_>) -> Chain {
             continue;
         }
         chain.links.push(Link::Function(chain.frames.len()));
-        let registers = Registers::of(php, copied).filter(|_| i == 0);
+        let registers = if i == 0 { Registers::of(php, copied) } else { None };
         chain.has_registers |= registers.is_some_and(|own| own.frame == copy.frame.address);
         chain.frames.push(copy.decoded(function, &copies[i + 1..], i == 0, registers));
     }
@@ -348,7 +348,7 @@ impl Copy<'_> {
                 current.and_then(Current::position).unwrap_or(0)
             }
         };
-        let identity = function.identity(origin(callers));
+        let identity = function.identity(|| origin(callers));
         let code = CodeKey { object: self.function_address(), identity, position };
         let is_entry = is_user && call & IS_TOP != 0;
         Decoded {

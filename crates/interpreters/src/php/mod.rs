@@ -100,8 +100,17 @@ impl Runtime for Php {
         chain.end
     }
 
-    fn merge(&self, copied: Copied<'_>, native: &NativeStack) -> Merge {
-        runs::merge(self, copied, native)
+    fn merge(
+        &self,
+        copied: Copied<'_>,
+        native: &NativeStack,
+        frames: &mut Vec<UserFrame>,
+    ) -> Merge {
+        runs::merge(self, copied, native, frames)
+    }
+
+    fn evaluation(&self, address: u64) -> Option<u64> {
+        self.symbols.evaluation.first().filter(|_| self.evaluates(address)).map(|part| part.start)
     }
 
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name {

@@ -101,7 +101,7 @@ pub(super) fn same_function(php: &Php, key: &CodeKey, memory: &dyn Memory) -> Re
     memory.read(key.object, &mut bytes)?;
     let function = Function::parse(&php.offsets, &bytes).ok_or(No::Other)?;
     let origin = Origin::of_word(key.identity[0]).unwrap_or(Origin { include: 0, line: 0 });
-    if function.identity(origin) == key.identity { Ok(function) } else { Err(No::Other) }
+    if function.identity(|| origin) == key.identity { Ok(function) } else { Err(No::Other) }
 }
 
 /// The name of a class; that of an anonymous one without the place of its declaration, which follows

@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::Php;
 use super::frames::{Chain, Link, decode};
 use crate::merge::{Merge, NativeStack, Run, Runs, lay_out};
-use crate::{ChainEnd, Copied};
+use crate::{ChainEnd, Copied, UserFrame};
 
 /// The frames of an evaluation.
 #[derive(Debug)]
@@ -36,8 +36,14 @@ struct Split {
     beyond: Range<usize>,
 }
 
-pub(super) fn merge(php: &Php, copied: Copied<'_>, native: &NativeStack) -> Merge {
+pub(super) fn merge(
+    php: &Php,
+    copied: Copied<'_>,
+    native: &NativeStack,
+    frames: &mut Vec<UserFrame>,
+) -> Merge {
     let chain = decode(php, copied);
+    frames.extend(chain.frames.iter().map(|frame| frame.user));
     if chain.end == ChainEnd::Damaged {
         return Merge::Mismatch;
     }

@@ -1,6 +1,6 @@
 //! From the bytes that were copied at a sample to frames.
 
-use std::collections::HashMap;
+use std::cell::LazyCell;
 use std::ops::Range;
 
 use super::Ruby;
@@ -170,16 +170,26 @@ struct Method {
 /// if that is still executing: environments that no frame has are not copied.
 fn methods(ruby: &Ruby, frames: &[Frame]) -> Vec<Method> {
     let layout = &ruby.layout;
-    let environment = |(number, frame): (usize, &Frame)| (frame.word(layout.environment), number);
-    let environments: HashMap<u64, usize> = frames.iter().enumerate().map(environment).collect();
+    // Of equal ones, the outermost counts.
+    let environments = LazyCell::new(|| {
+        let environment = |number: usize| (frames[number].word(layout.environment), number);
+        let mut all: Vec<(u64, usize)> = (0..frames.len()).map(environment).collect();
+        all.sort_unstable();
+        all
+    });
+    let with_environment = |address: u64| {
+        let after = environments.partition_point(|(other, _)| *other <= address);
+        let (found, number) = *environments[..after].last()?;
+        (found == address).then_some(number)
+    };
     let mut methods = vec![Method::default(); frames.len()];
     for (number, frame) in frames.iter().enumerate().rev() {
         methods[number] = own_method(ruby, frame).unwrap_or_else(|| {
             // Tags of a pointer to an environment (`GC_GUARDED_PTR_REF`).
             let outer = frame.word(layout.outer) & !3;
             // Callers are further outside.
-            let caller = environments.get(&outer).filter(|caller| **caller > number);
-            caller.map_or_else(Method::default, |caller| methods[*caller])
+            let caller = with_environment(outer).filter(|caller| *caller > number);
+            caller.map_or_else(Method::default, |caller| methods[caller])
         });
     }
     methods

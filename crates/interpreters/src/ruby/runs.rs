@@ -19,12 +19,17 @@
 
 use super::Ruby;
 use super::frames::{Chain, Part, decode};
-use crate::ChainEnd;
 use crate::merge::{Merge, NativeStack, Place, Run, Runs, merge as merge_runs};
 use crate::walk::{Status, WalkCopy};
+use crate::{ChainEnd, UserFrame};
 
-pub(super) fn merge(ruby: &Ruby, copies: &[WalkCopy], native: &NativeStack) -> Merge {
-    let chain = decode(ruby, copies, &mut Vec::new());
+pub(super) fn merge(
+    ruby: &Ruby,
+    copies: &[WalkCopy],
+    native: &NativeStack,
+    frames: &mut Vec<UserFrame>,
+) -> Merge {
+    let chain = decode(ruby, copies, frames);
     let tags = tags(ruby, copies);
     let is_same = copies.len() == 2 && copies[0].object == copies[1].object;
     let parts = match chain.end {
@@ -59,7 +64,7 @@ pub(super) fn is_consistent(ruby: &Ruby, copies: &[WalkCopy]) -> bool {
 
 impl Ruby {
     /// True for addresses of the evaluation function.
-    fn evaluates(&self, address: u64) -> bool {
+    pub(super) fn evaluates(&self, address: u64) -> bool {
         self.symbols.evaluation.iter().any(|part| part.contains(&address))
     }
 }

@@ -221,9 +221,13 @@ pub(super) fn identity([scope, script, counts, flags]: [u64; 4]) -> Option<[u64;
 
 /// A native frame whose part of the stack has the frame pointer of a function is that function; one
 /// with that of V8's own code belongs to V8, which executes the functions.
-pub(super) fn merge(v8: &V8, copied: Copied<'_>, native: &NativeStack) -> Merge {
-    let mut frames = Vec::new();
-    let chain = decode(v8, copied, &mut frames);
+pub(super) fn merge(
+    v8: &V8,
+    copied: Copied<'_>,
+    native: &NativeStack,
+    frames: &mut Vec<UserFrame>,
+) -> Merge {
+    let chain = decode(v8, copied, frames);
     if chain.end == ChainEnd::Damaged {
         return Merge::Mismatch;
     }

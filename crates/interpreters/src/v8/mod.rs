@@ -109,8 +109,13 @@ impl Runtime for V8 {
         frames::decode(self, copied, out).end
     }
 
-    fn merge(&self, copied: Copied<'_>, native: &NativeStack) -> Merge {
-        frames::merge(self, copied, native)
+    fn merge(
+        &self,
+        copied: Copied<'_>,
+        native: &NativeStack,
+        frames: &mut Vec<UserFrame>,
+    ) -> Merge {
+        frames::merge(self, copied, native, frames)
     }
 
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name {

@@ -114,30 +114,85 @@ impl CopyRecord for WalkRecord {
     }
 }
 
+/// The records of one walk.
+struct Parts<'r> {
+    first: &'r [u8],
+    last: &'r [u8],
+    all: &'r [u8],
+}
+
+impl<'r> Parts<'r> {
+    /// Bytes of frames, of each record.
+    fn frames(&self) -> impl Iterator<Item = &'r [u8]> + use<'r> {
+        let mut rest = self.all;
+        std::iter::from_fn(move || {
+            let (record, more) = split(rest)?;
+            rest = more;
+            Some(&record[header::SIZE..])
+        })
+    }
+
+    /// Replaces a copy by that of this walk; `None` if the records are damaged.
+    fn read_into(&self, copy: &mut WalkCopy) -> Option<()> {
+        copy.status = end(number(self.last, header::STATUS)?)?;
+        copy.object = number(self.first, header::OBJECT)?;
+        copy.first = number(self.first, header::FIRST)?;
+        copy.bytes.clear();
+        self.frames().for_each(|frames| copy.bytes.extend_from_slice(frames));
+        Some(())
+    }
+}
+
 /// The walks in records of one sample, which lie one behind the other in their order. Ends before one
 /// of which a record is missing.
-pub fn walked(mut records: &[u8]) -> impl Iterator<Item = Walked> {
+fn walks(mut records: &[u8]) -> impl Iterator<Item = Parts<'_>> {
     std::iter::from_fn(move || {
-        let (first, rest) = split(records)?;
+        let (first, mut rest) = split(records)?;
         if number(first, header::PART)? != 0 {
             return None;
         }
-        let mut walked = Walked::parse(first)?;
-        let mut count = 1;
-        let (mut last, mut rest) = (first, rest);
+        let (mut last, mut count) = (first, 1);
         while number(last, header::STATUS)? == status::CONTINUED as u64 {
             (last, rest) = split(rest)?;
-            if number(last, header::PART)? != count || !walked.is_continued_by(last) {
+            if number(last, header::PART)? != count || !continues(first, last) {
                 return None;
             }
-            walked.copy.bytes.extend_from_slice(&last[header::SIZE..]);
             count += 1;
         }
-        walked.took = number(last, header::TOOK)?;
-        walked.copy.status = end(number(last, header::STATUS)?)?;
+        let all = &records[..records.len() - rest.len()];
         records = rest;
-        Some(walked)
+        Some(Parts { first, last, all })
     })
+}
+
+/// True if a record has more frames of the walk of another one.
+fn continues(first: &[u8], record: &[u8]) -> bool {
+    let fields = [header::TIME, header::TID, header::ID, header::WALK];
+    fields.iter().all(|at| number(first, *at) == number(record, *at))
+}
+
+/// The walks in records of one sample.
+pub fn walked(records: &[u8]) -> impl Iterator<Item = Walked> {
+    walks(records).map_while(|parts| Walked::new(&parts))
+}
+
+/// The copies in records of one sample, if they are of the walks with this number. The memory of
+/// `copies` is used again.
+pub fn read_copies<'c>(records: &[u8], id: u64, copies: &'c mut Vec<WalkCopy>) -> &'c [WalkCopy] {
+    let mut count = 0;
+    for parts in walks(records) {
+        if number(parts.first, header::ID) != Some(id) {
+            continue;
+        }
+        if copies.len() == count {
+            copies.push(WalkCopy::nothing());
+        }
+        if parts.read_into(&mut copies[count]).is_none() {
+            break;
+        }
+        count += 1;
+    }
+    &copies[..count]
 }
 
 /// The first record, and those behind it.
@@ -175,11 +230,11 @@ impl Walked {
         record
     }
 
-    /// The walk that begins with a record.
-    fn parse(record: &[u8]) -> Option<Walked> {
-        let field = |at| number(record, at);
-        let object = field(header::OBJECT)?;
-        let first = field(header::FIRST)?;
+    /// `None` if the records are damaged.
+    fn new(parts: &Parts<'_>) -> Option<Walked> {
+        let field = |at| number(parts.first, at);
+        let mut copy = WalkCopy::nothing();
+        parts.read_into(&mut copy)?;
         Some(Walked {
             time: field(header::TIME)?,
             pid: field(header::PID)? as i32,
@@ -188,22 +243,8 @@ impl Walked {
             sp: field(header::SP)?,
             id: field(header::ID)?,
             walk: usize::try_from(field(header::WALK)?).ok()?,
-            took: 0,
-            copy: WalkCopy {
-                object,
-                first,
-                bytes: record[header::SIZE..].to_vec(),
-                ..WalkCopy::nothing()
-            },
+            took: number(parts.last, header::TOOK)?,
+            copy,
         })
-    }
-
-    /// True if a record has more frames of the same walk.
-    fn is_continued_by(&self, record: &[u8]) -> bool {
-        let same = |at, value| number(record, at) == Some(value);
-        same(header::TIME, self.time)
-            && same(header::TID, self.tid as u64)
-            && same(header::ID, self.id)
-            && same(header::WALK, self.walk as u64)
     }
 }

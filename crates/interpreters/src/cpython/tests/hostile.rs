@@ -109,7 +109,7 @@ proptest! {
                     stack: pointer - 4096 * (40 - i)..pointer - 4096 * (39 - i),
                 };
                 let native = NativeStack { frames: (0..40_u64).map(frame).collect(), is_complete: true };
-                let _ = cpython.merge(copied(&copies), &native);
+                let _ = cpython.merge(copied(&copies), &native, &mut Vec::new());
             }
         }
         prop_assert!(counted.calls.get() < 14 * (3 * 1024 + 2 * 1024 + 20 * 20));

@@ -26,7 +26,9 @@ fn merged(image: &Image, shape: &str, shown: &[&str]) -> Vec<String> {
     let copies = copies(&cpython, pointer, &memory);
     let (native, names) = native(image, pointer);
     let user = lines(&cpython, &frames(&cpython, &copies).1, &memory);
-    let Merge::Stack { places, unmatched: 0 } = cpython.merge(copied(&copies), &native) else {
+    let Merge::Stack { places, unmatched: 0 } =
+        cpython.merge(copied(&copies), &native, &mut Vec::new())
+    else {
         panic!("{} {shape} does not match", image.version)
     };
     let text = |place: &Place| match place {
@@ -52,7 +54,7 @@ fn every_evaluation_has_its_frames() {
         for (pointer, shape, user) in image.threads() {
             let (native, names) = native(image, pointer);
             let copies = copies(&cpython, pointer, &memory);
-            let merge = cpython.merge(copied(&copies), &native);
+            let merge = cpython.merge(copied(&copies), &native, &mut Vec::new());
             let Merge::Stack { places, unmatched } = merge else {
                 panic!("{} {shape}", image.version);
             };
@@ -89,12 +91,22 @@ fn a_native_stack_of_another_thread_or_moment_does_not_match() {
         let cpython = Cpython::of_recorded(&memory).unwrap();
         let copies = copies(&cpython, image.thread("sorting"), &memory);
         let (other, _) = native(image, image.thread("recursion"));
-        assert_eq!(cpython.merge(copied(&copies), &other), Merge::Mismatch, "{}", image.version);
+        assert_eq!(
+            cpython.merge(copied(&copies), &other, &mut Vec::new()),
+            Merge::Mismatch,
+            "{}",
+            image.version
+        );
         let (mut own, names) = native(image, image.thread("sorting"));
         // The outermost evaluation is missing.
         let outer = names.iter().rposition(|name| *name == "_PyEval_EvalFrameDefault").unwrap();
         own.frames.remove(outer);
-        assert_eq!(cpython.merge(copied(&copies), &own), Merge::Mismatch, "{}", image.version);
+        assert_eq!(
+            cpython.merge(copied(&copies), &own, &mut Vec::new()),
+            Merge::Mismatch,
+            "{}",
+            image.version
+        );
     }
 }
 
@@ -109,7 +121,8 @@ fn callers_beyond_a_truncated_native_stack_are_kept() {
         let qsort = names.iter().position(|name| name.starts_with("__GI___qsort_r")).unwrap();
         stack.frames.truncate(qsort + 1);
         stack.is_complete = false;
-        let Merge::Stack { places, .. } = cpython.merge(copied(&copies), &stack) else {
+        let Merge::Stack { places, .. } = cpython.merge(copied(&copies), &stack, &mut Vec::new())
+        else {
             panic!("{}", image.version)
         };
         let user = frames(&cpython, &copies).1.len();
@@ -128,7 +141,7 @@ fn frames_that_are_not_all_copied_end_the_stack() {
         let pointer = image.thread("recursion");
         let copies = copies(&cpython, pointer, &memory);
         let (native, _) = native(image, pointer);
-        let merge = cpython.merge(copied(&copies), &native);
+        let merge = cpython.merge(copied(&copies), &native, &mut Vec::new());
         let Merge::Stack { places, unmatched } = merge else { panic!("{merge:?}") };
         let user = places.iter().filter(|place| matches!(place, Place::User(_))).count();
         // Up to 3.9, which evaluation has which frame is counted from the outermost.
@@ -150,12 +163,16 @@ fn an_evaluation_that_has_just_begun_has_no_frames_of_its_own() {
         let inner = names.iter().position(|name| *name == "_PyEval_EvalFrameDefault").unwrap();
         native.frames.drain(..inner);
         native.frames[0].address = cpython.symbols.evaluation[0].start + 70;
-        let Merge::Stack { places, unmatched } = cpython.merge(copied(&copies), &native) else {
+        let Merge::Stack { places, unmatched } =
+            cpython.merge(copied(&copies), &native, &mut Vec::new())
+        else {
             panic!()
         };
         assert_eq!((places[0], unmatched), (Place::Native(0), 1), "{}", image.version);
         native.frames[0].address += 1000;
-        let Merge::Stack { places, unmatched } = cpython.merge(copied(&copies), &native) else {
+        let Merge::Stack { places, unmatched } =
+            cpython.merge(copied(&copies), &native, &mut Vec::new())
+        else {
             panic!()
         };
         assert_eq!((places[0], unmatched), (Place::User(0), 0), "{}", image.version);

@@ -109,7 +109,7 @@ proptest! {
                 stack: start + 64 * i..start + 64 * (i + 1),
             };
             let native = NativeStack { frames: (0..40).map(frame).collect(), is_complete };
-            let _ = php.merge(copied, &native);
+            let _ = php.merge(copied, &native, &mut Vec::new());
         }
         prop_assert!(counted.calls.get() < 3 * 1024 + 20 * 20);
         prop_assert!(counted.bytes.get() < (1024 * 250) + 20 * (300 << 10));

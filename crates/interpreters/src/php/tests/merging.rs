@@ -33,7 +33,9 @@ fn merged(
 ) -> Option<Vec<String>> {
     let copies = copies(php, memory);
     let user = lines(php, &frames(php, &copies).1, memory);
-    let Merge::Stack { places, .. } = php.merge(copied(&copies), native) else { return None };
+    let Merge::Stack { places, .. } = php.merge(copied(&copies), native, &mut Vec::new()) else {
+        return None;
+    };
     let text = |place: &Place| match place {
         Place::Native(frame) => format!("native {}", names[*frame]),
         Place::User(frame) => {
@@ -55,7 +57,9 @@ fn every_evaluation_has_its_frames() {
         let php = image.php();
         let copies = copies(&php, &image.memory());
         let (native, names) = native(image);
-        let Merge::Stack { places, unmatched } = php.merge(copied(&copies), &native) else {
+        let Merge::Stack { places, unmatched } =
+            php.merge(copied(&copies), &native, &mut Vec::new())
+        else {
             panic!("{}", image.shape)
         };
         let count = |wanted: fn(&Place) -> bool| places.iter().filter(|p| wanted(p)).count();
@@ -172,7 +176,9 @@ fn frames_that_are_not_all_copied_end_the_stack() {
     php.set_most(5);
     let copies = copies(&php, &image.memory());
     let (native, _) = native(image);
-    let Merge::Stack { places, .. } = php.merge(copied(&copies), &native) else { panic!() };
+    let Merge::Stack { places, .. } = php.merge(copied(&copies), &native, &mut Vec::new()) else {
+        panic!()
+    };
     assert_eq!(places.last(), Some(&Place::Truncated));
     assert_eq!(places.iter().filter(|place| matches!(place, Place::User(_))).count(), 5);
 }

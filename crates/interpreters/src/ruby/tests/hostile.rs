@@ -23,7 +23,10 @@ fn a_cycle_of_tags_ends_at_the_limit() {
     assert_eq!(copies[1].status, crate::walk::Status::TooMany);
     assert!(counted.calls.get() < 2 * 1024 + 200);
     let native = NativeStack { frames: Vec::new(), is_complete: true };
-    assert_eq!(ruby.merge(copied(&copies), &native), crate::merge::Merge::Mismatch);
+    assert_eq!(
+        ruby.merge(copied(&copies), &native, &mut Vec::new()),
+        crate::merge::Merge::Mismatch
+    );
 }
 
 #[test]
@@ -146,7 +149,7 @@ proptest! {
                     stack: pointer - 4096 * (40 - i)..pointer - 4096 * (39 - i),
                 };
                 let native = NativeStack { frames: (0..40_u64).map(frame).collect(), is_complete: true };
-                let _ = ruby.merge(copied(&copies), &native);
+                let _ = ruby.merge(copied(&copies), &native, &mut Vec::new());
             }
         }
         prop_assert!(counted.calls.get() < threads.len() * 6 * 1024 + names * MOST_CALLS);

@@ -47,7 +47,7 @@ impl Sample {
     }
 
     fn merge(&self) -> Merge {
-        self.ruby.merge(copied(&self.copies), &self.native)
+        self.ruby.merge(copied(&self.copies), &self.native, &mut Vec::new())
     }
 
     /// Places, and the number of evaluations without frames.

@@ -94,7 +94,7 @@ proptest! {
                 stack: first.wrapping_add(300 * i)..first.wrapping_add(300 * (i + 1)),
             };
             let native = NativeStack { frames: (0..40).map(frame).collect(), is_complete: true };
-            let _ = v8.merge(copied(&copies), &native);
+            let _ = v8.merge(copied(&copies), &native, &mut Vec::new());
         }
         prop_assert!(counted.calls.get() < 3 * (4 * 1024 + 20 * 4000));
         prop_assert!(counted.bytes.get() < 3 * 20 * (9 << 20));

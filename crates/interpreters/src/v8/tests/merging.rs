@@ -30,7 +30,9 @@ fn functions_are_in_the_places_of_their_frames_and_others_of_v8_are_hidden() {
             let copies = copies(&v8, pointer, &memory);
             let native = native(&v8, &copies);
             let user = frames(&v8, &copies).1;
-            let Merge::Stack { places, unmatched: 0 } = v8.merge(copied(&copies), &native) else {
+            let Merge::Stack { places, unmatched: 0 } =
+                v8.merge(copied(&copies), &native, &mut Vec::new())
+            else {
                 panic!("{} {shape}", image.version)
             };
             let shown: Vec<Place> = places
@@ -57,7 +59,10 @@ fn callers_beyond_a_truncated_native_stack_are_kept() {
         native.is_complete = false;
         native.frames.truncate(2);
         let user = frames(&v8, &copies).1.len();
-        let Merge::Stack { places, .. } = v8.merge(copied(&copies), &native) else { panic!() };
+        let Merge::Stack { places, .. } = v8.merge(copied(&copies), &native, &mut Vec::new())
+        else {
+            panic!()
+        };
         let mut expected = vec![Place::Native(0), Place::Native(1), Place::Truncated];
         expected.extend((0..user).map(Place::User));
         assert_eq!(places, expected, "{}", image.version);
@@ -71,7 +76,12 @@ fn a_native_stack_of_another_thread_does_not_match() {
         let v8 = V8::of_recorded(&memory).unwrap();
         let own = copies(&v8, image.thread("main"), &memory);
         let other = native(&v8, &copies(&v8, image.thread("worker"), &memory));
-        assert_eq!(v8.merge(copied(&own), &other), Merge::Mismatch, "{}", image.version);
+        assert_eq!(
+            v8.merge(copied(&own), &other, &mut Vec::new()),
+            Merge::Mismatch,
+            "{}",
+            image.version
+        );
     }
 }
 
@@ -83,7 +93,10 @@ fn frames_that_are_not_all_copied_end_the_stack() {
         let native = native(&v8, &copies(&v8, image.thread("main"), &memory));
         v8.set_most(6);
         let copies = copies(&v8, image.thread("main"), &memory);
-        let Merge::Stack { places, .. } = v8.merge(copied(&copies), &native) else { panic!() };
+        let Merge::Stack { places, .. } = v8.merge(copied(&copies), &native, &mut Vec::new())
+        else {
+            panic!()
+        };
         let user = places.iter().filter(|place| matches!(place, Place::User(_))).count();
         assert_eq!((user, places.last()), (5, Some(&Place::Truncated)), "{}", image.version);
     }

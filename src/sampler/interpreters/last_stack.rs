@@ -1,0 +1,106 @@
+//! The user's frames of samples, from what was copied to their places among native ones.
+
+use super::codes::{Functions, add_mapping};
+use super::{InProcess, Interpreters, Origin};
+use crate::sampler::bpf::walk::read_copies;
+use interpreters::merge::{Merge, NativeStack};
+use interpreters::walk::WalkCopy;
+use interpreters::{Copied, UserFrame};
+use profile::{Builder, LocationId};
+use sys::ThreadId;
+use sys::record::{AllRegs, Sample, UserStack};
+
+/// The user's frames of a sample.
+#[derive(Default)]
+pub(super) struct LastStack {
+    /// The thread and the time of the sample, until its stack is used.
+    sample: Option<(ThreadId, u64)>,
+    merge: Option<Merge>,
+    /// The frames, the innermost first.
+    frames: Vec<UserFrame>,
+    /// Their locations in the profile; `None`: not known yet.
+    locations: Vec<Option<LocationId>>,
+}
+
+impl Interpreters {
+    /// Merges the frames of a sample in advance. True if all of their locations are known, or it has
+    /// none.
+    pub fn prepare(&mut self, sample: &Sample<'_>, native: &NativeStack) -> bool {
+        self.merge(sample, native);
+        self.last.locations.iter().all(Option::is_some)
+    }
+
+    /// Merges the user's frames of a sample with native ones.
+    fn merge(&mut self, sample: &Sample<'_>, native: &NativeStack) {
+        let LastStack { sample: last, merge, frames, locations } = &mut self.last;
+        *last = Some((sample.thread(), sample.time));
+        *merge = None;
+        frames.clear();
+        locations.clear();
+        let Some(InProcess::Found(found)) = self.processes.get_mut(&sample.pid) else { return };
+        let copies = read_copies(sample.walked, found.id, &mut self.copies);
+        if copies.len() < found.runtime.walks().len() {
+            return;
+        }
+        let copied = copied(sample, copies);
+        let merged = found.runtime.merge(copied, native, frames);
+        if merged != Merge::Mismatch {
+            found.codes.find_all(frames, sample.time, locations);
+        }
+        *merge = Some(merged);
+    }
+
+    /// The places of a sample's frames: native ones and the user's, whose locations are added, the
+    /// innermost first. `None` if its process has no known interpreter, or nothing was copied.
+    pub fn user_stack(
+        &mut self,
+        sample: &Sample<'_>,
+        origin: Origin,
+        native: &NativeStack,
+        builder: &mut Builder,
+        locations: &mut Vec<LocationId>,
+    ) -> Option<Merge> {
+        if self.last.sample != Some((sample.thread(), sample.time)) {
+            self.merge(sample, native);
+        }
+        self.last.sample = None;
+        let InProcess::Found(found) = self.processes.get_mut(&sample.pid)? else { return None };
+        let Some(merge) = self.last.merge.take() else {
+            self.counts.add_native(origin);
+            return None;
+        };
+        if merge == Merge::Mismatch {
+            self.counts.mismatched += 1;
+            return Some(merge);
+        }
+        self.counts.shown += u64::from(!self.last.frames.is_empty());
+        let language = found.language;
+        let mapping = self.mappings.entry(language);
+        let mapping = *mapping.or_insert_with(|| add_mapping(language, builder));
+        let functions = Functions { language, mapping };
+        locations.clear();
+        for (frame, known) in self.last.frames.iter().zip(&self.last.locations) {
+            locations.push(known.unwrap_or_else(|| {
+                let runtime = &*found.runtime;
+                found.codes.location(&frame.code, runtime, functions, builder, sample.time)
+            }));
+        }
+        Some(merge)
+    }
+
+    /// The beginning of the function that an address of a process belongs to, if that is one which
+    /// executes the user's functions.
+    pub fn evaluation(&self, pid: i32, address: u64) -> Option<u64> {
+        let InProcess::Found(found) = self.processes.get(&pid)? else { return None };
+        found.runtime.evaluation(address)
+    }
+}
+
+/// What was copied at a sample.
+fn copied<'a>(sample: &Sample<'a>, walks: &'a [WalkCopy]) -> Copied<'a> {
+    let registers = match sample.user {
+        UserStack::Native { all, .. } => all,
+        UserStack::None | UserStack::Compat => AllRegs::default(),
+    };
+    Copied { walks, registers }
+}
