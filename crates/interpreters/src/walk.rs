@@ -11,7 +11,8 @@
 //!     copy [p + lo, p + lo + size) of the block
 //!     for each block behind it: a = its word in what was copied of the frame so far;
 //!                               copy [a + lo, a + lo + size), or zeros if a is 0 or that cannot be read
-//!     p = the word of the block at `next`, or p + stride; 0, or the end of an array: Complete
+//!     p = the word of the block at `next`, in frames with a mark at another place, or p + stride;
+//!         0, or the end of an array: Complete
 //! another read that fails, or too many behind pointers: Fault, with the frames before it
 //! ```
 //!
@@ -97,6 +98,17 @@ pub enum Next {
         /// Its place.
         at: u8,
     },
+    /// The same, but for frames with a mark: these have the pointer in another place.
+    Marked {
+        /// Its place in frames without a mark.
+        at: u8,
+        /// The place of the mark.
+        mark: u8,
+        /// Its two values.
+        marks: [u32; 2],
+        /// The place of the pointer in frames with one.
+        marked: u8,
+    },
     /// The neighbour in an array, up to its end, which the object has: `*(object + base) +
     /// *(object + count) * unit`.
     Array {
@@ -109,6 +121,21 @@ pub enum Next {
         /// Bytes of an item.
         unit: u32,
     },
+}
+
+impl Next {
+    /// The address of the caller's frame.
+    fn of(&self, frame: &Frame) -> u64 {
+        let word = |at: u8| frame.word(at.into());
+        match *self {
+            Next::Pointer { at } => word(at),
+            Next::Marked { at, mark, marks, marked } => {
+                let is_marked = marks.iter().any(|value| u64::from(*value) == word(mark));
+                word(if is_marked { marked } else { at })
+            }
+            Next::Array { stride, .. } => frame.address.wrapping_add_signed(stride.into()),
+        }
+    }
 }
 
 /// A walk over the frames of a thread, as data.
@@ -162,6 +189,7 @@ impl WalkDescriptor {
             && self.has_valid_behind()
             && match self.next {
                 Next::Pointer { at } => word(at),
+                Next::Marked { at, mark, marked, .. } => [at, mark, marked].into_iter().all(word),
                 Next::Array { stride, .. } => stride != 0,
             }
     }
@@ -204,10 +232,7 @@ impl WalkCopy {
         let mut address = self.first;
         self.bytes.chunks_exact(walk.frame_size().max(1)).map(move |bytes| {
             let frame = Frame { address, bytes };
-            address = match walk.next {
-                Next::Pointer { at } => frame.word(at.into()),
-                Next::Array { stride, .. } => address.wrapping_add_signed(stride.into()),
-            };
+            address = walk.next.of(&frame);
             frame
         })
     }

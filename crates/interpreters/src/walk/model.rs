@@ -1,7 +1,9 @@
 //! The model of the program that walks at a sample. It serves the tests of that program, and reads
 //! frames of threads that do not run.
 
-use super::{Behind, MAX_LIST, MAX_UNREADABLE, Next, Start, Status, WalkCopy, WalkDescriptor};
+use super::{
+    Behind, Frame, MAX_LIST, MAX_UNREADABLE, Next, Start, Status, WalkCopy, WalkDescriptor,
+};
 use crate::memory::{Memory, ReadError};
 
 /// Registers of a thread that a walk begins from.
@@ -41,7 +43,7 @@ fn frames(
     }
     copy.first = p;
     let end = match walk.next {
-        Next::Pointer { .. } => 0,
+        Next::Pointer { .. } | Next::Marked { .. } => 0,
         Next::Array { base, count, unit, .. } => {
             let items = memory.word(at(copy.object, count))?;
             memory.word(at(copy.object, base))?.wrapping_add(items.wrapping_mul(unit.into()))
@@ -51,10 +53,7 @@ fn frames(
     for _ in 0..walk.most {
         let frame = frame(walk, p, memory, &mut unreadable)?;
         copy.bytes.extend_from_slice(&frame);
-        p = match walk.next {
-            Next::Pointer { at } => word_in(&frame, at),
-            Next::Array { stride, .. } => at(p, stride),
-        };
+        p = walk.next.of(&Frame { address: p, bytes: &frame });
         if p == end {
             return Ok(Status::Complete);
         }
@@ -129,7 +128,7 @@ fn frame(
 }
 
 fn word_in(bytes: &[u8], place: u8) -> u64 {
-    super::Frame { address: 0, bytes }.word(place.into())
+    Frame { address: 0, bytes }.word(place.into())
 }
 
 fn at(address: u64, offset: i32) -> u64 {

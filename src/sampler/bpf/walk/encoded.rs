@@ -35,6 +35,12 @@ pub mod word {
     pub const UNIT: i16 = 168;
     /// The path from the object to the first frame: number of offsets, and the offsets.
     pub const PATH: i16 = 176;
+    /// The place of a mark, its values, and the place of the pointer in frames with one.
+    pub const MARK: i16 = 216;
+    /// See [`MARK`].
+    pub const MARKS: [i16; 2] = [224, 232];
+    /// See [`MARK`].
+    pub const MARKED: i16 = 240;
     /// The first start.
     pub const STARTS: i16 = 256;
     /// Binary logarithm of the size of a descriptor.
@@ -77,7 +83,7 @@ const SIZE: usize = 1 << word::SHIFT;
 const _: () = assert!(
     SIZE >= word::STARTS as usize + (MAX_STARTS << start::SHIFT)
         && word::BEHIND.len() == MAX_BEHIND
-        && word::PATH as usize + 8 * (1 + MAX_PATH) <= word::STARTS as usize
+        && word::PATH as usize + 8 * (1 + MAX_PATH) <= word::MARK as usize
         && start::PATH as usize + 8 * (1 + MAX_PATH) <= start::ROUNDS as usize
 );
 
@@ -112,7 +118,16 @@ fn encode_walk(id: u64, walk: &WalkDescriptor, most: u32, bytes: &mut [u8]) {
         put(at + 16, block.size.into());
     }
     match walk.next {
-        Next::Pointer { at } => put(word::NEXT, at.into()),
+        // Whether its word is one of the values or not, it is the pointer.
+        Next::Pointer { at } => {
+            [word::NEXT, word::MARK, word::MARKED].map(|place| put(place, at.into()));
+        }
+        Next::Marked { at, mark, marks, marked } => {
+            put(word::NEXT, at.into());
+            put(word::MARK, mark.into());
+            put(word::MARKED, marked.into());
+            word::MARKS.into_iter().zip(marks).for_each(|(place, value)| put(place, value.into()));
+        }
         Next::Array { stride, base, count, unit } => {
             put(word::STRIDE, stride.into());
             put(word::BASE, base.into());

@@ -21,7 +21,8 @@
 //!         copy [p + lo, p + lo + size)
 //!         for each block behind it: a = its word in the frame's copy so far;
 //!             copy [a + lo, a + lo + size), or zeros if a is 0 or that cannot be read
-//!         p = the word of the copy at `next`, or p + stride
+//!         p = the word of the copy at `next`, or, if that at `mark` is one of two marks, at `marked`;
+//!             or p + stride
 //!         status Complete if p is end
 //!     another read that fails, or too many behind pointers: status Fault, with the frames before it
 //!     write the record
@@ -370,7 +371,7 @@ fn find_first(c: &mut BpfCode, to: &Places) {
 
 /// Copies frames until an end.
 fn copy_frames(c: &mut BpfCode, to: &Places) {
-    let [room, by_pointer, next] = [(); 3].map(|()| c.label());
+    let [room, by_pointer, marked, next] = [(); 4].map(|()| c.label());
     c.put(to.frame);
     c.may_jump(to.out);
     c.load(AccessSize::Long, R1, R7, memory::FRAMES);
@@ -405,7 +406,15 @@ fn copy_frames(c: &mut BpfCode, to: &Places) {
     c.op(AluOp::Add, R3, R1);
     c.jump(next);
     c.put(by_pointer);
+    word_of_frame(c, word::MARK, to.fault);
+    for mark in word::MARKS {
+        c.load(AccessSize::Long, R1, R6, mark);
+        c.jump_if(If::Equal, R3, R1, marked);
+    }
     word_of_frame(c, word::NEXT, to.fault);
+    c.jump(next);
+    c.put(marked);
+    word_of_frame(c, word::MARKED, to.fault);
     c.put(next);
     c.store(AccessSize::Long, R7, memory::P, R3);
     c.load(AccessSize::Long, R1, R7, memory::END);

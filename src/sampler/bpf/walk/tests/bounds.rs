@@ -68,6 +68,9 @@ const UNIT: usize = 16;
 const CALLER: usize = 3;
 const ONE: usize = 5;
 const TWO: usize = 6;
+/// A mark, and the pointer in frames that have it.
+const MARK: usize = 8;
+const OTHER: usize = 9;
 
 /// A list of frames, and the words in which they are: objects with the numbers 0 to 2, then frames.
 struct Frames {
@@ -253,6 +256,18 @@ fn starts(thread: &Spinning) -> Vec<Case> {
     let object = first.words.address(2 * UNIT);
     let walk = with_starts(&first, vec![Start::FirstThread { object }]);
     cases.push(case("the first thread's object", first, walk, Status::Nothing, 0));
+
+    let mut marked = frames();
+    let (from, to) = (3, 12);
+    marked.words_of(from)[MARK] = 7;
+    marked.words_of(from)[OTHER] = marked.frame(to);
+    marked.words_of(15)[MARK] = 9;
+    marked.words_of(15)[OTHER] = 0;
+    let place = |word: usize| 8 * (word - 2) as u8;
+    let next =
+        Next::Marked { at: place(CALLER), mark: place(MARK), marks: [9, 7], marked: place(OTHER) };
+    let walk = WalkDescriptor { next, ..marked.walk() };
+    cases.push(case("frames with a mark", marked, walk, Status::Complete, 4 + 4));
 
     // In the first object, which the frames have a pointer to: a pointer to the first frame.
     let behind = frames();
