@@ -119,7 +119,7 @@ impl Heap<'_> {
     /// The first characters of a string, at most `most`, and whether there are more.
     pub fn text(&self, object: u64, most: u32) -> Result<(String, bool), No> {
         let length = self.string_length(object)?;
-        let units = self.units(object, length.min(most))?;
+        let units = self.units(object, 0, length.min(most))?;
         let text = String::from_utf16_lossy(&units);
         // Neither names nor files contain it; memory that is no text does.
         if text.contains('\0') {
@@ -128,11 +128,11 @@ impl Heap<'_> {
         Ok((text, length > most))
     }
 
-    /// The first characters of a string, of which it has as many.
-    pub fn units(&self, object: u64, count: u32) -> Result<Vec<u16>, No> {
+    /// Characters of a string from a number on, of which it has as many.
+    pub fn units(&self, object: u64, from: u32, count: u32) -> Result<Vec<u16>, No> {
         let mut units = Vec::new();
         // Strings, the first character and the number of characters of each.
-        let mut open: Vec<(u64, u32, u32)> = vec![(object, 0, count)];
+        let mut open: Vec<(u64, u32, u32)> = vec![(object, from, count)];
         let mut parts = 0;
         while let Some((object, from, count)) = open.pop() {
             if count == 0 {

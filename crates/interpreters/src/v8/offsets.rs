@@ -117,6 +117,8 @@ pub struct Offsets {
     pub script_line: u32,
     /// `Script`: ends of its lines, if V8 has computed them.
     pub script_line_ends: u32,
+    /// `Script`: its number.
+    pub script_id: u32,
     /// `Script`: its functions.
     pub script_functions: u32,
     /// `BytecodeArray`: source positions.
@@ -239,6 +241,7 @@ impl Offsets {
             script_name: get("class_Script__name__Object")?,
             script_line: 24,
             script_line_ends: get("class_Script__line_ends__Object")?,
+            script_id: 64,
             script_functions: 88,
             bytecode_positions: other.position_table,
             bytecode: other.bytecode,

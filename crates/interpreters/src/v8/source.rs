@@ -1,6 +1,7 @@
 //! Lines of scripts: from the ends of lines that V8 has computed, or from the source text.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::heap::{Heap, No, is_object, small};
@@ -17,8 +18,35 @@ const MAX_SPAN: u32 = 1 << 16;
 /// Items of an array that are read at once.
 const CHUNK: u32 = 16;
 
-/// A script and its source text.
-type Source = (u64, u64);
+/// Characters of a source text that identify it, at each of three places.
+const SAMPLE: u32 = 64;
+
+/// What identifies a source text: memory of a text that was collected is used again, and a forked process
+/// has other texts at the same addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Source {
+    /// The script, and its number.
+    script: u64,
+    id: u64,
+    /// The text.
+    text: u64,
+    length: u32,
+    /// Of characters at its beginning, in the middle and at its end.
+    hash: u64,
+}
+
+impl Source {
+    fn read(heap: Heap<'_>, script: u64, text: u64) -> Result<Source, No> {
+        let length = heap.string_length(text)?;
+        let id = heap.word(script, heap.offsets.script_id)?;
+        let count = length.min(SAMPLE);
+        let mut hash = DefaultHasher::new();
+        for from in [0, (length - count) / 2, length - count] {
+            heap.units(text, from, count)?.hash(&mut hash);
+        }
+        Ok(Source { script, id, text, length, hash: hash.finish() })
+    }
+}
 
 /// Ends of the lines of source texts.
 #[derive(Clone, Debug, Default)]
@@ -74,13 +102,13 @@ impl Sources {
         if !is_object(source) || !heap.is_string(source)? {
             return Ok(None);
         }
-        let length = heap.string_length(source)?;
-        let ends = match self.known((script, source)) {
-            Some(ends) if ends.last() == Some(&length) => ends,
-            _ if length > MAX_SOURCE => return Ok(None),
-            _ => {
-                let ends: Arc<[u32]> = line_ends(&heap.units(source, length)?).into();
-                self.keep((script, source), &ends);
+        let key = Source::read(heap, script, source)?;
+        let ends = match self.known(key) {
+            Some(ends) => ends,
+            None if key.length > MAX_SOURCE => return Ok(None),
+            None => {
+                let ends: Arc<[u32]> = line_ends(&heap.units(source, 0, key.length)?).into();
+                self.keep(key, &ends);
                 ends
             }
         };

@@ -1,4 +1,6 @@
 use super::*;
+use crate::v8::heap::Heap;
+use crate::v8::source::Sources;
 
 #[test]
 fn functions_scripts_and_lines_are_those_that_the_program_states() {
@@ -86,4 +88,33 @@ fn while_javascript_runs_the_chain_begins_at_the_frame_pointer() {
         // Frames below the stack pointer are gone; then it executes no JavaScript.
         assert_eq!(decode(&registers(frame + 8)), (ChainEnd::Nothing, Vec::new()));
     }
+}
+
+#[test]
+fn another_text_of_the_same_length_at_the_same_place_has_its_own_lines() {
+    let mut memory = IMAGES[0].memory();
+    let v8 = V8::of_recorded(&memory).unwrap();
+    let offsets = &v8.offsets;
+    let (script, map, text) = (0x1_0001, 0x2_0001, 0x3_0001);
+    let mut put = |object: u64, at: u32, bytes: &[u8]| {
+        memory.insert(object - 1 + u64::from(at), bytes);
+    };
+    put(script, 0, &[0; 128]);
+    put(script, offsets.script_source, &u64::to_le_bytes(text));
+    // Characters of one byte.
+    put(map, offsets.map_type, &8_u16.to_le_bytes());
+    put(map, offsets.map_type + 2, &[0; 2]);
+    put(text, 0, &u64::to_le_bytes(map));
+    let lines = |memory: &mut Recorded, source: &str, sources: &Sources| {
+        let mut put = |at: u32, bytes: &[u8]| memory.insert(text - 1 + u64::from(at), bytes);
+        put(offsets.string_length, &(source.len() as u32).to_le_bytes());
+        put(offsets.string_chars, source.as_bytes());
+        let heap = Heap { offsets, memory };
+        let span = sources.span(heap, script, 0..=source.len() as u32).unwrap().unwrap();
+        [0, 2, 4, 6].map(|place| span.line(place))
+    };
+    let sources = Sources::default();
+    assert_eq!(lines(&mut memory, "a\nb\nc\nd", &sources), [1, 2, 3, 4].map(Some));
+    assert_eq!(lines(&mut memory, "a b c\nd", &sources), [1, 1, 1, 2].map(Some));
+    assert_eq!(lines(&mut memory, "a\nb\nc\nd", &sources), [1, 2, 3, 4].map(Some));
 }
