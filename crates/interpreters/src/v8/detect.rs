@@ -6,7 +6,7 @@ use super::offsets::{PREFIX, symbols};
 use super::{Constants, Offsets, Symbols, V8, check};
 use crate::glibc::{ThreadLayout, thread_pointers};
 use crate::images::Place;
-use crate::{LoadedImage, Process, Refusal};
+use crate::{LoadedImage, Memory, Process, Refusal};
 
 /// A constant that all versions export.
 pub(crate) const EXPORTED: &str = "v8dbg_HeapObjectTag";
@@ -27,6 +27,10 @@ const BUILTINS: [&str; 3] = [
 ];
 const CALL: &str = "Builtins_CEntry_Return1_";
 
+/// The function that returns the address of all built-in code. Stripped libraries have no other symbol
+/// for it.
+const BLOB: &str = "_ZN2v88internal23DefaultEmbeddedBlobCodeEv";
+
 /// V8 in a process, if there is one. Its structures are checked: that takes some thousand reads.
 ///
 /// # Errors
@@ -39,7 +43,7 @@ pub fn detect(process: &Process) -> Result<Option<V8>, Refusal> {
     };
     let constants = symbols();
     let mut names: Vec<&str> = constants.iter().map(String::as_str).collect();
-    names.extend([MAJOR, MINOR, CURRENT, KEY, INTERPRETER]);
+    names.extend([MAJOR, MINOR, CURRENT, KEY, INTERPRETER, BLOB]);
     names.extend(BUILTINS);
     let found = image.symbols(&names);
     let version = [MAJOR, MINOR].map(|name| -> Result<u32, Refusal> {
@@ -82,21 +86,55 @@ fn places(
         (None, None) => None,
     };
     let calls = image.parts(CALL);
-    let exit_frame = calls.iter().find_map(|call| exit_frame(image.bytes(call.address)?));
-    let interpreter = found.get(INTERPRETER).and_then(|code| {
+    let mut exit_frame = calls.iter().find_map(|call| exit_frame(image.bytes(call.address)?));
+    let mut interpreter = found.get(INTERPRETER).and_then(|code| {
         let bytes = image.bytes(code.address)?;
-        let size = usize::try_from(code.size).ok()?;
+        let size = usize::try_from(code.size).ok()?.min(MAX_CODE);
         let distance = interpreter_return(&bytes[..bytes.len().min(size)])?;
         Some(code.address.wrapping_add(distance))
     });
     // In some versions, the second name is that of a pointer to the code.
-    let first = BUILTINS.iter().find_map(|name| found.get(name)).map(|place| place.address);
+    let mut first = BUILTINS.iter().find_map(|name| found.get(name)).map(|place| place.address);
+    if exit_frame.is_none()
+        && let Some(blob) = found.get(BLOB).and_then(|place| blob(image, *place, process.memory))
+        && let Some(code) = image.bytes(blob)
+    {
+        let code = &code[..code.len().min(MAX_BLOB)];
+        exit_frame = exit_frame_in(code);
+        interpreter = interpreter_return(code).map(|distance| blob.wrapping_add(distance));
+        first = Some(blob);
+    }
     let builtins = first.filter(|first| interpreter.is_some_and(|address| *first <= address));
     Ok(Symbols { isolate: isolate.unwrap_or_default(), exit_frame, interpreter, builtins })
 }
 
 /// Most bytes of a function in which an instruction is searched.
 const MAX_CODE: usize = 2048;
+
+/// Most bytes of built-in code that are searched; it has 1.5 to 3 MB.
+const MAX_BLOB: usize = 8 << 20;
+
+/// The address of all built-in code, from the function that returns it: `lea rax, [rip + distance]`,
+/// `mov rax, [rax]`.
+fn blob(image: &LoadedImage, function: Place, memory: &dyn Memory) -> Option<u64> {
+    let [0x48, 0x8d, 0x05, a, b, c, d, 0x48, 0x8b, 0x00] = image.constant(function.address)? else {
+        return None;
+    };
+    let distance = i32::from_le_bytes([a, b, c, d]);
+    let pointer = function.address.wrapping_add(7).wrapping_add_signed(distance.into());
+    memory.word(pointer).ok()
+}
+
+/// The same as [`exit_frame`], of all functions in built-in code that call C++; `None` if these differ.
+/// They begin with `push rbp`, `mov rbp, rsp`, and `push` of the kind of their frame.
+fn exit_frame_in(code: &[u8]) -> Option<i32> {
+    const BEGIN: [u8; 6] = [0x55, 0x48, 0x89, 0xe5, 0x6a, 6];
+    const SIZE: usize = 64;
+    let is_call = |window: &&[u8]| window[..BEGIN.len()] == BEGIN;
+    let mut found = code.windows(SIZE).filter(is_call).filter_map(exit_frame);
+    let first = found.next()?;
+    found.all(|offset| offset == first).then_some(first)
+}
 
 /// The offset in an isolate at which the code that calls C++ stores its frame pointer: `mov
 /// [r13 + offset], rbp`, where r13 has the isolate plus a distance, which `lea rdx, [r13 - distance]`
@@ -118,7 +156,6 @@ fn exit_frame(code: &[u8]) -> Option<i32> {
 fn interpreter_return(code: &[u8]) -> Option<u64> {
     const CALL: [u8; 2] = [0xff, 0xd1];
     const BYTECODE: [u8; 4] = [0x4c, 0x8b, 0x65, 0xe0];
-    let code = &code[..code.len().min(MAX_CODE)];
     let is_call = |window: &[u8]| window[..2] == CALL && window[2..] == BYTECODE;
     Some(code.windows(6).position(is_call)? as u64 + 2)
 }
@@ -135,5 +172,14 @@ mod tests {
         let interpreter = [0xff, 0xd1, 0xff, 0xd1, 0x4c, 0x8b, 0x65, 0xe0];
         assert_eq!(interpreter_return(&interpreter), Some(4));
         assert_eq!(interpreter_return(&interpreter[1..3]), None);
+        let mut blob = [0x90; 200];
+        for (at, offset) in [(10, 0x90), (100, 0x90)] {
+            blob[at..at + 6].copy_from_slice(&[0x55, 0x48, 0x89, 0xe5, 0x6a, 6]);
+            blob[at + 8..at + 22].copy_from_slice(&call);
+            blob[at + 12] = offset;
+        }
+        assert_eq!(exit_frame_in(&blob), Some(0x110));
+        blob[112] = 0x98;
+        assert_eq!(exit_frame_in(&blob), None);
     }
 }
