@@ -27,6 +27,8 @@ struct Language {
     outermost: &'static str,
     /// The share of stacks that reach it, in percent, at least.
     complete: usize,
+    /// Innermost functions have lines.
+    has_lines: bool,
 }
 
 const RUBY: Language = Language {
@@ -112,6 +114,7 @@ end
 ",
     outermost: "<main>",
     complete: 98,
+    has_lines: true,
 };
 
 const PHP: Language = Language {
@@ -209,10 +212,11 @@ while ($used() < 2) {
 ",
     outermost: "{main}",
     complete: 98,
+    has_lines: true,
 };
 
 const JAVASCRIPT: Language = Language {
-    // What is inlined belongs to its caller; the program has only its own time with one thread.
+    // The innermost function is unknown where others are inlined. The program has only its own time with one thread.
     command: &["node", "--single-threaded", "--max-inlined-bytecode-size=0"],
     mapping: "[javascript]",
     script: "program.js",
@@ -303,6 +307,22 @@ while (used() - start < 2) {
 ",
     outermost: "node:internal/main/run_main_module",
     complete: 97,
+    // But in optimized code.
+    has_lines: false,
+};
+
+/// JavaScript that is interpreted, or compiled without optimization.
+const UNOPTIMIZED: Language = Language {
+    command: &["node", "--single-threaded", "--no-opt", "--no-maglev"],
+    has_lines: true,
+    ..JAVASCRIPT
+};
+
+/// The same, compiled before it runs for the first time.
+const COMPILED: Language = Language {
+    command: &["node", "--single-threaded", "--no-opt", "--no-maglev", "--always-sparkplug"],
+    has_lines: true,
+    ..JAVASCRIPT
 };
 
 impl Language {
@@ -381,8 +401,7 @@ impl Shares {
             let file = recorded.file.to_str().unwrap();
             let at = (0..4).find(|at| {
                 innermost.function == language.work[*at].1
-                    // Compiled JavaScript has no lines.
-                    && (innermost.line == lines[*at] || innermost.line == 0)
+                    && (innermost.line == lines[*at] || innermost.line == 0 && !language.has_lines)
                     && innermost.file.ends_with(file)
             });
             match at {
@@ -458,6 +477,69 @@ fn phps_functions_and_lines_have_the_shares_that_the_program_measures() {
 #[test]
 fn javascripts_functions_and_lines_have_the_shares_that_the_program_measures() {
     assert_shares(&JAVASCRIPT);
+}
+
+#[test]
+fn unoptimized_javascript_has_its_lines() {
+    assert_shares(&UNOPTIMIZED);
+    assert_shares(&COMPILED);
+}
+
+/// Optimized functions, of which two are inlined: each call has its line, and what it calls is C++.
+const INLINED: &str = "\
+const values = Array.from({ length: 2000 }, (_, i) => `${i}`);
+function inner(n) {
+  return n +
+    JSON.stringify(values).length; // inner
+}
+function middle(n) {
+  let sum = n;
+  sum += inner(n + 1); // middle
+  return sum;
+}
+function outer(count) {
+  let sum = 0;
+  for (let i = 0; i < count; i++) {
+    sum += middle(i); // outer
+  }
+  return sum;
+}
+function work() {
+  const start = process.cpuUsage().user;
+  while (process.cpuUsage().user - start < 1500e3) {
+    outer(50); // work
+  }
+}
+work();
+";
+
+#[test]
+fn inlined_functions_of_javascript_have_frames_and_lines() {
+    let language = Language { command: &["node", "--single-threaded"], ..JAVASCRIPT };
+    let dir = temp_dir();
+    let Some(recorded) = language.record(dir.path(), "-F 999", INLINED) else { return };
+    let line = |mark: &str| {
+        let has = |line: &str| line.ends_with(&format!(" // {mark}"));
+        1 + INLINED.lines().position(has).unwrap() as i64
+    };
+    let expected = ["inner", "middle", "outer", "work"].map(|name| (name, line(name)));
+    let (mut whole, mut all) = (0, 0);
+    for sample in recorded.recognized() {
+        let frames = recorded.frames(sample);
+        let Some(at) = frames.iter().position(|frame| frame.function == "inner") else { continue };
+        // Optimized code has lines of calls; the other frames are known.
+        let found: Vec<_> = frames[at..].iter().map(|frame| (frame.function, frame.line)).collect();
+        assert!(found.len() > 4, "{found:?}");
+        all += 1;
+        whole += usize::from(found[..4] == expected);
+    }
+    let has_all = |location: &u64| {
+        recorded.profile.lines[location]
+            .starts_with(&["inner", "middle", "outer"].map(str::to_owned))
+    };
+    let inlined = recorded.profile.lines.keys().filter(|location| has_all(location)).count();
+    println!("{whole} of {all} have all lines; {inlined} locations have inlined functions");
+    assert!(all > 500 && whole * 100 >= all * 90 && inlined > 0, "{whole} of {all}, {inlined}");
 }
 
 #[test]

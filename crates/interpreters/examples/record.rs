@@ -5,8 +5,8 @@
 use interpreters::glibc::{ThreadLayout, thread_pointers};
 use interpreters::walk::{Thread, run};
 use interpreters::{
-    Budget, Copied, LoadedImage, MappedFiles, Memory, Process, ProcessMemory, Recorder, Runtime,
-    cpython, php, ruby, v8,
+    Budget, Copied, Executed, LoadedImage, MappedFiles, Memory, Process, ProcessMemory, Recorder,
+    Runtime, cpython, php, ruby, v8,
 };
 
 use sys::record::AllRegs;
@@ -97,6 +97,9 @@ fn walk(found: &dyn Runtime, thread: Thread, memory: &dyn Memory) {
     let copied = Copied { walks: &copies, registers: AllRegs::default() };
     found.frames(copied, &mut frames);
     for frame in frames {
+        if let Executed::Frames(frames) = found.executed(&frame.code, memory) {
+            frames.iter().for_each(|code| _ = found.name(code, memory));
+        }
         found.name(&frame.code, memory);
     }
 }

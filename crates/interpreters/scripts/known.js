@@ -69,9 +69,21 @@ function sorted() {
   return found;
 }
 
+// C++ calls these functions.
+function revived() {
+  let found;
+  JSON.parse('[1]', (key, value) => {
+    if (key === '0') found = sorted();
+    return value;
+  });
+  return found;
+}
+
+const getter = { toJSON() { return revived(); } };
+
 function* generator() {
   yield [1].map(() => {
-    return sorted();
+    return JSON.stringify(getter);
   });
 }
 
@@ -93,18 +105,36 @@ function optimized(inner) {
   return inner() + sum;
 }
 
+// Functions that are inlined, one into the other, and these into the third.
+function third(inner) {
+  return inner();
+}
+
+function second(inner) {
+  return 1 +
+    third(inner);
+}
+
+function inlining(inner) {
+  let sum = 0;
+  for (let i = 0; i < 20; i++) { sum += i; }
+  return second(inner) + sum;
+}
+
 function compile() {
   const tier = (f, name) => { try { new Function('f', `%${name}(f)`)(f); } catch { /* no flag */ } };
-  for (let i = 0; i < 100; i++) { baseline(3, () => i); optimized(() => i); }
+  for (let i = 0; i < 100; i++) { baseline(3, () => i); optimized(() => i); inlining(() => i); }
   tier(baseline, 'CompileBaseline');
-  tier(optimized, 'PrepareFunctionForOptimization');
-  optimized(() => 1); optimized(() => 2);
-  tier(optimized, 'OptimizeFunctionOnNextCall');
-  optimized(() => 3);
+  for (const f of [optimized, inlining]) {
+    tier(f, 'PrepareFunctionForOptimization');
+    f(() => 1); f(() => 2);
+    tier(f, 'OptimizeFunctionOnNextCall');
+    f(() => 3);
+  }
 }
 
 function tiers() {
-  return baseline(2, () => optimized(() => long(ä人)));
+  return baseline(2, () => optimized(() => inlining(() => long(ä人))));
 }
 
 compile();

@@ -51,7 +51,7 @@ pub trait Runtime: Send + Sync {
     fn frames(&self, copied: Copied<'_>, out: &mut Vec<UserFrame>) -> ChainEnd;
 
     /// Where the user's frames belong among the native ones of the same sample. They are added to
-    /// `frames`, as by [`Runtime::frames`].
+    /// `frames`, as by [`Runtime::frames`], with the positions that native frames have.
     fn merge(&self, copied: Copied<'_>, native: &NativeStack, frames: &mut Vec<UserFrame>)
     -> Merge;
 
@@ -59,6 +59,12 @@ pub trait Runtime: Send + Sync {
     /// user's functions, of many instructions: which one of them it is does not distinguish stacks.
     fn evaluation(&self, _address: u64) -> Option<u64> {
         None
+    }
+
+    /// The frames of the user's that a frame of machine code executes.
+    fn executed(&self, code: &CodeKey, memory: &dyn Memory) -> Executed {
+        let _ = (code, memory);
+        Executed::Itself
     }
 
     /// Names a code object that was copied at a sample, if it is still the same.
@@ -103,6 +109,18 @@ pub struct UserFrame {
     pub code: CodeKey,
     /// It is the outermost of those that one native frame of the interpreter executes.
     pub is_entry: bool,
+}
+
+/// The user's frames that a frame executes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Executed {
+    /// The frame itself: its position is one of the interpreter's.
+    Itself,
+    /// Positions of the interpreter's, the innermost first: those of functions that a compiler has
+    /// inlined into the frame's, then its own. There is at least that one.
+    Frames(Vec<CodeKey>),
+    /// Memory of the process cannot be read now: the frame's function at an unknown position.
+    Unreadable(CodeKey),
 }
 
 /// How a chain of the user's frames ends.

@@ -102,6 +102,11 @@ impl<'a> AllRegs<'a> {
         (!self.0.is_empty()).then(|| arch::DWARF_ORDER.map(|i| self.word(i)))
     }
 
+    /// The instruction pointer; `None` without registers.
+    pub fn instruction_pointer(self) -> Option<u64> {
+        (!self.0.is_empty()).then(|| self.word(arch::IP))
+    }
+
     fn word(self, i: usize) -> u64 {
         let bytes = self.0[i * 8..].first_chunk().expect("all registers");
         u64::from_ne_bytes(*bytes)

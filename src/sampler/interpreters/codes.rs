@@ -3,7 +3,9 @@
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-use interpreters::{Budget, Code, CodeKey, Name, ProcessMemory, ReadError, Runtime, UserFrame};
+use interpreters::{
+    Budget, Code, CodeKey, Executed, Name, ProcessMemory, ReadError, Runtime, UserFrame,
+};
 use profile::{Builder, Language, LocationId, Mapping, MappingId, SourceFunction};
 
 /// What is read of a process in each second of samples.
@@ -46,6 +48,12 @@ struct CodeObject {
     identity: [u64; 4],
 }
 
+impl From<&CodeKey> for CodeObject {
+    fn from(key: &CodeKey) -> CodeObject {
+        CodeObject { address: key.object, identity: key.identity }
+    }
+}
+
 /// Code objects and locations that are known.
 #[derive(Clone, Default)]
 struct Known {
@@ -72,7 +80,7 @@ pub struct Codes {
     shared: Arc<Known>,
     /// What was found since then.
     own: Known,
-    /// Functions whose names could not be read, until the budget is refilled.
+    /// Functions of which something could not be read, until the budget is refilled.
     unnamed: FxHashMap<CodeKey, LocationId>,
     /// The last frames with known locations, the outermost first: most stacks begin alike.
     last: Vec<(CodeKey, LocationId)>,
@@ -164,42 +172,48 @@ impl Codes {
         if let Some(id) = self.unnamed.get(code) {
             return *id;
         }
-        let object = CodeObject { address: code.object, identity: code.identity };
-        let found = match self.object(object, code, runtime) {
-            Ok(found) => found,
-            Err(why) => {
-                let id = functions.unnamed(why, builder);
-                if self.unnamed.len() < MOST {
-                    self.unnamed.insert(*code, id);
-                }
-                return id;
-            }
+        let (keys, is_final) = match runtime.executed(code, &self.memory) {
+            Executed::Itself => (vec![*code], true),
+            Executed::Frames(keys) => (keys, true),
+            Executed::Unreadable(own) => (vec![own], false),
         };
-        let function = SourceFunction {
-            name: &found.function,
-            file: &found.file,
-            first_line: found.first_line,
-        };
-        let id = builder.source_location(functions.mapping, function, found.line(code.position));
-        let size = found.function.len() + found.file.len() + found.lines.len();
-        let Known { objects, locations, bytes } = &mut self.own;
-        let is_full = self.shared.bytes + *bytes + size > MOST_BYTES;
-        if objects.len() < MOST && locations.len() < MOST && !is_full {
-            if objects.insert(object, found).is_none() {
-                *bytes += size;
+        let found = keys.iter().map(|key| Ok((*key, self.object(key, runtime)?)));
+        let found: Result<Vec<(CodeKey, Arc<Code>)>, &str> = found.collect();
+        let id = match &found {
+            Ok(found) => {
+                let frames = found
+                    .iter()
+                    .map(|(key, code)| (source_function(code), code.line(key.position)));
+                builder.source_location(functions.mapping, frames)
             }
-            locations.insert(*code, id);
+            Err(why) => functions.unnamed(why, builder),
+        };
+        if found.is_err() || !is_final {
+            if self.unnamed.len() < MOST {
+                self.unnamed.insert(*code, id);
+            }
+        } else if self.own.locations.len() < MOST {
+            self.own.locations.insert(*code, id);
+        }
+        for (key, code) in found.into_iter().flatten() {
+            self.keep(CodeObject::from(&key), code);
         }
         id
     }
 
+    /// Keeps a code object, if there is room.
+    fn keep(&mut self, object: CodeObject, found: Arc<Code>) {
+        let size = found.function.len() + found.file.len() + found.lines.len();
+        let Known { objects, bytes, .. } = &mut self.own;
+        let is_full = self.shared.bytes + *bytes + size > MOST_BYTES;
+        if objects.len() < MOST && !is_full && objects.insert(object, found).is_none() {
+            *bytes += size;
+        }
+    }
+
     /// A code object, or why its name is not known.
-    fn object(
-        &self,
-        object: CodeObject,
-        code: &CodeKey,
-        runtime: &dyn Runtime,
-    ) -> Result<Arc<Code>, &'static str> {
+    fn object(&self, code: &CodeKey, runtime: &dyn Runtime) -> Result<Arc<Code>, &'static str> {
+        let object = CodeObject::from(code);
         let known = self.own.objects.get(&object);
         if let Some(found) = known.or_else(|| self.shared.objects.get(&object)) {
             return Ok(found.clone());
@@ -211,6 +225,11 @@ impl Codes {
             Name::Unreadable(_) => Err(UNREADABLE),
         }
     }
+}
+
+fn source_function(code: &Code) -> SourceFunction<'_> {
+    let Code { function, file, first_line, .. } = code;
+    SourceFunction { name: function, file, first_line: *first_line }
 }
 
 /// Adds the mapping of a language's functions.

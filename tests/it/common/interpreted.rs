@@ -29,12 +29,12 @@ pub fn outside(p: &Pprof, sample: &Sample, mapping: &str) -> BTreeSet<u64> {
 
 /// The frames of a sample that are in a language's mapping, the innermost first.
 pub fn frames<'p>(p: &'p Pprof, sample: &Sample, mapping: &str) -> Vec<Frame<'p>> {
-    let frame = |location: &u64| {
-        let (file, line) = p.sources.get(location).map_or(("", 0), |(file, line)| (file, *line));
-        Frame { function: &p.lines[location][0], file, line }
-    };
     let own = sample.locations.iter().filter(|location| is_in(p, **location, mapping));
-    own.map(frame).collect()
+    let frames = |location: &u64| {
+        let lines = p.lines[location].iter().zip(&p.all_sources[location]);
+        lines.map(|(function, (file, line))| Frame { function, file, line: *line })
+    };
+    own.flat_map(frames).collect()
 }
 
 /// The last part of a qualified name.

@@ -34,6 +34,8 @@ pub struct Pprof {
     pub lines: HashMap<u64, Vec<String>>,
     /// Source file and line number of each location's innermost line.
     pub sources: HashMap<u64, (String, i64)>,
+    /// The same of all lines, innermost first.
+    pub all_sources: HashMap<u64, Vec<(String, i64)>>,
     /// Index into `mappings` of each location.
     pub mapping_of: HashMap<u64, usize>,
     pub addresses: HashMap<u64, u64>,
@@ -205,10 +207,14 @@ impl Pprof {
             self.mapping_of.insert(id, mapping_index[&mapping]);
         }
         self.addresses.insert(id, m.get(&3).copied().unwrap_or(0));
-        if let Some(first) = lines.first() {
-            let line = first.get(&2).copied().unwrap_or(0) as i64;
-            self.sources.insert(id, (functions[&first[&1]].1.clone(), line));
+        let source = |line: &HashMap<u64, u64>| {
+            (functions[&line[&1]].1.clone(), line.get(&2).copied().unwrap_or(0) as i64)
+        };
+        let sources: Vec<(String, i64)> = lines.iter().map(source).collect();
+        if let Some(first) = sources.first() {
+            self.sources.insert(id, first.clone());
         }
+        self.all_sources.insert(id, sources);
         self.lines.insert(id, lines.iter().map(|l| functions[&l[&1]].0.clone()).collect());
     }
 

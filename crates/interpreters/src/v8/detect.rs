@@ -18,6 +18,9 @@ const MINOR: &str = "_ZN2v88internal7Version6minor_E";
 const CURRENT: &str = "_ZN2v88internal18g_current_isolate_E";
 const KEY: &str = "_ZN2v88internal7Isolate12isolate_key_E";
 
+/// Sizes of bytecodes.
+const BYTECODES: &str = "_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE";
+
 /// The interpreter, the beginning of all built-in code, and of the code that calls C++.
 const INTERPRETER: &str = "Builtins_InterpreterEntryTrampoline";
 const BUILTINS: [&str; 3] = [
@@ -43,7 +46,7 @@ pub fn detect(process: &Process) -> Result<Option<V8>, Refusal> {
     };
     let constants = symbols();
     let mut names: Vec<&str> = constants.iter().map(String::as_str).collect();
-    names.extend([MAJOR, MINOR, CURRENT, KEY, INTERPRETER, BLOB]);
+    names.extend([MAJOR, MINOR, CURRENT, KEY, INTERPRETER, BYTECODES, BLOB]);
     names.extend(BUILTINS);
     let found = image.symbols(&names);
     let version = [MAJOR, MINOR].map(|name| -> Result<u32, Refusal> {
@@ -105,7 +108,20 @@ fn places(
         first = Some(blob);
     }
     let builtins = first.filter(|first| interpreter.is_some_and(|address| *first <= address));
-    Ok(Symbols { isolate: isolate.unwrap_or_default(), exit_frame, interpreter, builtins })
+    let bytecodes = found.get(BYTECODES).and_then(|place| bytecodes(image, *place));
+    Ok(Symbols {
+        isolate: isolate.unwrap_or_default(),
+        exit_frame,
+        interpreter,
+        builtins,
+        bytecodes: bytecodes.unwrap_or_default(),
+    })
+}
+
+/// The table of the sizes of bytecodes: at most 256 of each scale.
+fn bytecodes(image: &LoadedImage, place: Place) -> Option<Vec<u8>> {
+    let size = usize::try_from(place.size).ok().filter(|size| *size <= 3 * 256 && size % 3 == 0)?;
+    Some(image.bytes(place.address)?.get(..size)?.to_vec())
 }
 
 /// Most bytes of a function in which an instruction is searched.

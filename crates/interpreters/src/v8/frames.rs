@@ -1,7 +1,7 @@
 //! From the bytes that were copied at a sample to frames, and their places among native ones.
 
-use super::V8;
 use super::heap::is_object;
+use super::{V8, machine};
 use crate::merge::{Merge, NativeStack, Place};
 use crate::walk::{Frame, Status, WalkCopy, WalkDescriptor};
 use crate::{ChainEnd, CodeKey, Copied, UserFrame};
@@ -10,25 +10,39 @@ use crate::{ChainEnd, CodeKey, Copied, UserFrame};
 /// `v8dbg_off_fp_*`).
 pub(super) mod place {
     /// Offset of the first byte from the frame pointer.
-    pub const LO: i32 = -40;
+    pub const LO: i32 = -64;
+    /// The frame of the call out of JavaScript around a call from C++, or 0, if the frame is that of such
+    /// a call: behind five registers (`Generate_JSEntryVariant`).
+    pub const EXIT: usize = 0;
     /// Position in the bytecode, if it is interpreted.
-    pub const POSITION: usize = 0;
+    pub const POSITION: usize = 24;
     /// Bytecode, if it is interpreted or compiled without optimization.
-    pub const BYTECODE: usize = 8;
+    pub const BYTECODE: usize = 32;
     /// The function.
-    pub const FUNCTION: usize = 24;
+    pub const FUNCTION: usize = 48;
     /// The function's context, or the kind of a frame of V8's own.
-    pub const CONTEXT: usize = 32;
+    pub const CONTEXT: usize = 56;
     /// The caller's frame pointer.
-    pub const CALLER: usize = 40;
+    pub const CALLER: usize = 64;
     /// The address at which the caller goes on.
-    pub const RETURN: usize = 48;
-    /// What is copied of the function.
-    pub const BEHIND: usize = 56;
+    pub const RETURN: usize = 72;
+    /// What is copied of the function, from its first word that is its own.
+    pub const BEHIND: usize = 80;
+    /// Offset of that word in the function.
+    pub const FUNCTION_LO: u32 = 24;
+    /// Bytes that are copied of the function.
+    pub const FUNCTION_SIZE: u32 = 32;
+    /// What is copied of its `SharedFunctionInfo`, from its first word on.
+    pub const SHARED: usize = BEHIND + FUNCTION_SIZE as usize;
+    /// Offset of that word.
+    pub const SHARED_LO: u32 = 8;
 }
 
 /// Largest position in bytecode.
 const MAX_POSITION: u32 = 16 << 20;
+
+/// Frames of calls from C++ have one of these words in the place of a context: numbers of kinds, twice.
+pub(super) const ENTRIES: [u32; 2] = [2, 4];
 
 /// Numbers of kinds of frames are below; those of C++ have other words in their place.
 const KINDS: u64 = 64;
@@ -38,6 +52,14 @@ mod register {
     pub const STACK: usize = 7;
     pub const OFFSET: usize = 9;
     pub const BYTECODE: usize = 12;
+}
+
+/// The position of a frame.
+enum Position {
+    /// In bytecode, as in a key.
+    Bytecode(u32),
+    /// In machine code.
+    Machine(machine::Place),
 }
 
 /// A frame of the chain.
@@ -53,7 +75,7 @@ pub(super) struct Link {
 pub(super) struct Chain {
     /// How it ends.
     pub end: ChainEnd,
-    /// Its frames, up to the call into JavaScript.
+    /// Its frames, up to the outermost call into JavaScript.
     pub links: Vec<Link>,
 }
 
@@ -85,7 +107,8 @@ pub(super) fn decode(v8: &V8, copied: Copied<'_>, out: &mut Vec<UserFrame>) -> C
     let sp = registers.map_or(0, |all| all[register::STACK]);
     let start = out.len();
     let registers = registers.filter(|_| !is_called_out);
-    let chain = Decoder { v8, walk, registers }.chain(copy, sp, out);
+    let ip = copied.registers.instruction_pointer();
+    let chain = Decoder { v8, walk, registers, ip }.chain(copy, sp, out);
     chain.unwrap_or_else(|| {
         out.truncate(start);
         // The frame pointer of a thread that does not execute JavaScript is no frame's.
@@ -98,6 +121,8 @@ struct Decoder<'a> {
     walk: &'a WalkDescriptor,
     /// Those of the innermost frame.
     registers: Option<[u64; sys::arch::DWARF_ORDER.len()]>,
+    /// The instruction that is executing.
+    ip: Option<u64>,
 }
 
 impl Decoder<'_> {
@@ -115,9 +140,15 @@ impl Decoder<'_> {
             inner = frame.address + 1;
             let mut user = None;
             match kind(&frame)? {
-                Kind::Entry => {
+                Kind::Entry if frame.word(place::EXIT) == 0 => {
                     links.push(Link { address: frame.address, user });
                     return Some(Chain { end: ChainEnd::Complete, links });
+                }
+                Kind::Entry => {
+                    links.push(Link { address: frame.address, user });
+                    // The next frame is not its caller's.
+                    pc = Some(0);
+                    continue;
                 }
                 Kind::Own => {}
                 Kind::Function => {
@@ -143,21 +174,29 @@ impl Decoder<'_> {
 
     /// The user's code of a frame: `Some(None)` if it has none, `None` if it is no frame of V8's.
     fn code(&self, frame: &Frame, pc: Option<u64>) -> Option<Option<CodeKey>> {
+        let offsets = &self.v8.offsets;
         let function = frame.word(place::FUNCTION);
-        let object = frame.word(place::BEHIND);
+        let of_function = |at: u32| frame.word(place::BEHIND + (at - place::FUNCTION_LO) as usize);
+        let object = of_function(offsets.function_shared);
         if !is_object(function) || !is_object(object) {
             return None;
         }
-        let behind = place::BEHIND + 8;
-        let words = [0, 8, 16, 24].map(|at| frame.word(behind + at));
+        let of_shared = |at: u32| frame.word(place::SHARED + (at - place::SHARED_LO) as usize);
+        let first = offsets.shared_script - 8;
+        let words = [0, 8, 16, 24].map(|at| of_shared(first + at));
         let Some([script, scope, number]) = identity(words) else { return Some(None) };
-        let position = self.position(frame, pc);
-        let identity = [script, scope, number, 0];
-        Some(Some(CodeKey { object, identity, position }))
+        let (word, position) = match self.position(frame, pc) {
+            Position::Bytecode(position) => (0, position),
+            Position::Machine(place) => {
+                let code = [offsets.code.of_function, offsets.shared_data];
+                place.encode([of_function(code[0]), of_shared(code[1])])
+            }
+        };
+        Some(Some(CodeKey { object, identity: [script, scope, number, word], position }))
     }
 
-    /// The position of a frame in bytecode.
-    fn position(&self, frame: &Frame, pc: Option<u64>) -> u32 {
+    /// The position of a frame in bytecode, or in the code that V8 made of it.
+    fn position(&self, frame: &Frame, pc: Option<u64>) -> Position {
         let first = self.v8.offsets.bytecode - 1;
         let bytecode = frame.word(place::BYTECODE);
         let in_bytecode = |offset: u64| match offset.checked_sub(u64::from(first)) {
@@ -165,7 +204,7 @@ impl Decoder<'_> {
             None if offset.wrapping_add(1) == u64::from(first) => CodeKey::NOT_BEGUN,
             _ => CodeKey::UNKNOWN,
         };
-        match (pc, self.registers) {
+        Position::Bytecode(match (pc, self.registers) {
             (Some(pc), _) if self.v8.is_interpreter(pc) && is_object(bytecode) => {
                 let position = frame.word(place::POSITION);
                 let is_number = position as u32 == 0;
@@ -180,8 +219,14 @@ impl Decoder<'_> {
             {
                 in_bytecode(all[register::OFFSET])
             }
+            (Some(pc), _) => {
+                return Position::Machine(machine::Place { pc, is_innermost: false });
+            }
+            (None, Some(_)) if let Some(pc) = self.ip => {
+                return Position::Machine(machine::Place { pc, is_innermost: true });
+            }
             _ => CodeKey::UNKNOWN,
-        }
+        })
     }
 }
 

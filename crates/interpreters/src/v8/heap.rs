@@ -55,6 +55,11 @@ impl Heap<'_> {
         Ok(self.memory.word(at(object, offset.into()))?)
     }
 
+    /// The 32-bit number of an object at an offset.
+    pub fn half(&self, object: u64, offset: u32) -> Result<u32, No> {
+        Ok(self.memory.half(at(object, offset.into()))?)
+    }
+
     /// Words of an object from an offset on.
     pub fn words<const N: usize>(&self, object: u64, offset: u32) -> Result<[u64; N], No> {
         let mut bytes = [[0; 8]; N];

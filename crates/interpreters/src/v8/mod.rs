@@ -3,15 +3,17 @@
 //! Frames of JavaScript are a chain by frame pointers. A frame of a function has the function, whose
 //! `SharedFunctionInfo` is what the collector does not move often: it identifies the code. The chain
 //! begins at the frame pointer while JavaScript runs, and at the frame of the call out of it
-//! (`c_entry_fp` of the isolate) while functions of C++ that it called run. It ends where
-//! C++ called JavaScript; frames of JavaScript around that remain native.
+//! (`c_entry_fp` of the isolate) while functions of C++ that it called run. Where C++ called JavaScript,
+//! the frame has the value that this had before, from where the chain goes on.
 //!
-//! Functions that the optimizing compilers have inlined have no frames, and are not shown.
+//! A frame of machine code has the address at which it goes on. What it executes is read later, from
+//! tables of that code: the position in bytecode, and which functions are inlined there.
 
 mod check;
 mod detect;
 mod frames;
 mod heap;
+mod machine;
 mod names;
 mod offsets;
 #[cfg(any(test, feature = "testing"))]
@@ -28,7 +30,7 @@ use source::Sources;
 
 use crate::merge::{Merge, NativeStack};
 use crate::walk::{Behind, Block, Next, Start, WalkDescriptor};
-use crate::{ChainEnd, CodeKey, Copied, Memory, Name, Runtime, UserFrame};
+use crate::{ChainEnd, CodeKey, Copied, Executed, Memory, Name, Runtime, UserFrame};
 
 /// Most frames of a walk, unless [`V8::set_most`] is called.
 const MOST: u32 = 1024;
@@ -44,6 +46,9 @@ pub struct Symbols {
     pub interpreter: Option<u64>,
     /// The first address of V8's built-in code, which is mapped at other addresses as well.
     pub builtins: Option<u64>,
+    /// The size in bytes of each bytecode, then with operands of twice and four times the size; empty if
+    /// unknown.
+    pub bytecodes: Vec<u8>,
 }
 
 /// V8 in a process.
@@ -73,17 +78,24 @@ impl V8 {
     /// The walks from the frame pointer, and from the innermost call out of JavaScript.
     fn descriptors(&self) -> Vec<WalkDescriptor> {
         use frames::place;
-        let function = Block { lo: self.offsets.function_shared as i32 - heap::TAG, size: 8 };
-        let shared = Block { lo: self.offsets.shared_script as i32 - 8 - heap::TAG, size: 32 };
+        let block = |from: u32, size: u32| Block { lo: from as i32 - heap::TAG, size: size as u8 };
+        let function = block(place::FUNCTION_LO, place::FUNCTION_SIZE);
+        let of_function = self.offsets.function_shared - place::FUNCTION_LO;
+        let shared = block(place::SHARED_LO, self.offsets.shared_script + 24 - place::SHARED_LO);
         let walk = |start, path| WalkDescriptor {
             starts: vec![start],
             path,
             block: Block { lo: place::LO, size: place::BEHIND as u8 },
             behind: vec![
                 Behind { pointer: place::FUNCTION as u8, block: function },
-                Behind { pointer: place::BEHIND as u8, block: shared },
+                Behind { pointer: place::BEHIND as u8 + of_function as u8, block: shared },
             ],
-            next: Next::Pointer { at: place::CALLER as u8 },
+            next: Next::Marked {
+                at: place::CALLER as u8,
+                mark: place::CONTEXT as u8,
+                marks: frames::ENTRIES,
+                marked: place::EXIT as u8,
+            },
             most: MOST,
         };
         let mut walks = vec![walk(Start::FramePointer, Vec::new())];
@@ -115,7 +127,14 @@ impl Runtime for V8 {
         native: &NativeStack,
         frames: &mut Vec<UserFrame>,
     ) -> Merge {
-        frames::merge(self, copied, native, frames)
+        let start = frames.len();
+        let merge = frames::merge(self, copied, native, frames);
+        machine::locate(&mut frames[start..], native);
+        merge
+    }
+
+    fn executed(&self, code: &CodeKey, memory: &dyn Memory) -> Executed {
+        machine::executed(self, code, memory)
     }
 
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name {

@@ -152,8 +152,12 @@ impl Scope {
 
 /// The bytecode of a function; `None` if it has none now.
 pub(super) fn bytecode(heap: Heap<'_>, shared: u64) -> Result<Option<u64>, No> {
+    bytecode_in(heap, heap.word(shared, heap.offsets.shared_data)?)
+}
+
+/// The bytecode in data of a function or of code; `None` if it has none.
+pub(super) fn bytecode_in(heap: Heap<'_>, mut data: u64) -> Result<Option<u64>, No> {
     let types = heap.offsets.types;
-    let mut data = heap.word(shared, heap.offsets.shared_data)?;
     // Unoptimized machine code has it, and a function whose interpreter is copied.
     for _ in 0..3 {
         if !is_object(data) {
@@ -165,7 +169,7 @@ pub(super) fn bytecode(heap: Heap<'_>, shared: u64) -> Result<Option<u64>, No> {
         } else if kind == types.interpreter_data {
             heap.word(data, 8)?
         } else if kind == types.code {
-            heap.word(data, heap.offsets.code_data)?
+            heap.word(data, heap.offsets.code.data)?
         } else {
             return Ok(None);
         };
@@ -177,14 +181,16 @@ pub(super) fn bytecode(heap: Heap<'_>, shared: u64) -> Result<Option<u64>, No> {
 pub(super) fn position_table(heap: Heap<'_>, bytecode: u64) -> Result<Vec<u8>, No> {
     let offsets = heap.offsets;
     let table = heap.word(bytecode, offsets.bytecode_positions)?;
-    if !is_object(table) || !offsets.types.bytes.contains(&heap.kind(table)?) {
-        return Ok(Vec::new());
+    Ok(byte_array(heap, table, MAX_POSITIONS)?.unwrap_or_default())
+}
+
+/// The contents of an array of bytes; `None` if it is none, or larger than `most`.
+pub(super) fn byte_array(heap: Heap<'_>, array: u64, most: u32) -> Result<Option<Vec<u8>>, No> {
+    if !is_object(array) || !heap.offsets.types.bytes.contains(&heap.kind(array)?) {
+        return Ok(None);
     }
-    let length = heap.length(table)?;
-    if length > MAX_POSITIONS {
-        return Ok(Vec::new());
-    }
-    heap.bytes(table, length)
+    let length = heap.length(array)?;
+    if length > most { Ok(None) } else { heap.bytes(array, length).map(Some) }
 }
 
 /// The lines of positions, from a source position table (`source-position-table.cc`): for each entry,
@@ -206,17 +212,25 @@ pub(super) fn steps(table: &[u8], line: impl Fn(u32) -> Option<u32>) -> Vec<(u32
 /// Positions, and their places in the script, as far as they have one. The entry of a function is at -1
 /// (`kFunctionEntryBytecodeOffset`), which becomes 0 here.
 pub(super) fn positions(table: &[u8]) -> impl Iterator<Item = (u32, Option<u32>)> {
-    let mut bytes = table.iter();
-    let (mut position, mut place) = (-1_i64, 0_i64);
-    std::iter::from_fn(move || {
-        let distance = number(&mut bytes)?;
-        position += if distance >= 0 { distance } else { -(distance + 1) };
-        place = place.wrapping_add(number(&mut bytes)?);
+    entries(table).map_while(|(position, place)| {
         // `SourcePosition`: an external one, or the place plus 1, below the number of what is inlined.
         let at = (place >> 1 & 0x3fff_ffff) as u32;
         let is_script = place & 1 == 0 && place >> 31 == 0;
         let at = at.checked_sub(1).filter(|_| is_script);
         Some((u32::try_from(position.max(0)).ok()?, at))
+    })
+}
+
+/// The entries of a source position table: position in code, and place (`SourcePosition`).
+pub(super) fn entries(table: &[u8]) -> impl Iterator<Item = (i64, i64)> {
+    let mut bytes = table.iter();
+    let (mut position, mut place) = (-1_i64, 0_i64);
+    std::iter::from_fn(move || {
+        let distance = number(&mut bytes)?;
+        let distance = if distance >= 0 { distance } else { -(distance + 1) };
+        position = position.checked_add(distance)?;
+        place = place.wrapping_add(number(&mut bytes)?);
+        Some((position, place))
     })
 }
 

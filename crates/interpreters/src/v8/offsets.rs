@@ -17,8 +17,19 @@ const NAMES: &[&str] = &[
     "class_HeapObject__map__Map",
     "class_Map__instance_type__uint16_t",
     "class_JSFunction__shared__SharedFunctionInfo",
-    "class_JSFunction__code__CodeT",
-    "class_JSFunction__code__Tagged_Code_",
+    "class_Code__instruction_start__Address",
+    "class_Code__instruction_start__uintptr_t",
+    "class_Code__instruction_size__int",
+    "class_Code__flags__uint32_t",
+    "CodeKindFieldMask",
+    "CodeKindFieldShift",
+    "CodeKindBaseline",
+    "DeoptimizationDataInlinedFunctionCountIndex",
+    "DeoptimizationDataLiteralArrayIndex",
+    "DeoptimizationDataSharedFunctionInfoIndex",
+    "DeoptimizationDataSharedFunctionInfoWrapperIndex",
+    "DeoptimizationDataWrappedSharedFunctionInfoIndex",
+    "DeoptimizationDataInliningPositionsIndex",
     "class_SharedFunctionInfo__script_or_debug_info__HeapObject",
     "class_SharedFunctionInfo__script__Tagged_HeapObject_",
     "class_SharedFunctionInfo__name_or_scope_info__Object",
@@ -53,6 +64,8 @@ const NAMES: &[&str] = &[
     "type_WeakArrayList__WEAK_ARRAY_LIST_TYPE",
     "type_ByteArray__BYTE_ARRAY_TYPE",
     "type_TrustedByteArray__TRUSTED_BYTE_ARRAY_TYPE",
+    "type_TrustedFixedArray__TRUSTED_FIXED_ARRAY_TYPE",
+    "type_ProtectedFixedArray__PROTECTED_FIXED_ARRAY_TYPE",
 ];
 
 /// What begins the names of these constants as symbols.
@@ -75,23 +88,56 @@ pub(super) struct Unexported {
     pub position_table: u32,
     /// `BytecodeArray`: the first instruction.
     pub bytecode: u32,
-    /// `Code`: the bytecode, if it is not optimized.
-    pub code_data: u32,
+    /// `Code`.
+    pub code: CodeOffsets,
 }
 
-/// Of `src/objects/bytecode-array.tq` and `code.h`; 12.4 turned the array into a trusted object.
+/// Of `Code`, and of the object with its instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeOffsets {
+    /// The bytecode, if it is not optimized; else the deoptimization data. The table of positions is
+    /// behind it.
+    pub data: u32,
+    /// Address of the first instruction; that instruction itself, if the object has them.
+    pub start: u32,
+    /// Number of bytes of instructions and of what follows them.
+    pub size: u32,
+    /// Flags with the kind of the code.
+    pub flags: u32,
+    /// `JSFunction`: its code, or a number of that.
+    pub of_function: u32,
+    /// Bytes before the first instruction of the object with the instructions (`InstructionStream`; up
+    /// to 10.2 the code itself).
+    pub head: u32,
+}
+
+impl CodeOffsets {
+    /// Offset of the first instruction in a `Code` that has them (10.2); it is no member of others, which
+    /// are smaller.
+    const INSTRUCTIONS: u32 = 128;
+
+    /// True if the object with the instructions is the `Code` itself.
+    pub(super) fn has_instructions(self) -> bool {
+        self.start == CodeOffsets::INSTRUCTIONS
+    }
+}
+
+/// Of `src/objects/bytecode-array.tq` and `code.h`; 11.3 took the instructions out of the code, 12.4
+/// turned the array into a trusted object.
 pub(super) const TABLE: [Unexported; 6] = [
-    unexported(10, 2, [32, 56, 16]),
-    unexported(11, 3, [32, 54, 16]),
-    unexported(11, 8, [32, 52, 8]),
-    unexported(12, 4, [24, 64, 8]),
-    unexported(12, 9, [24, 64, 8]),
-    unexported(13, 6, [24, 64, 8]),
+    unexported(10, 2, [32, 56], [16, 128, 40, 48, 48, 128]),
+    unexported(11, 3, [32, 54], [16, 40, 56, 48, 48, 16]),
+    unexported(11, 8, [32, 52], [8, 32, 44, 40, 24, 32]),
+    unexported(12, 4, [24, 64], [8, 40, 52, 48, 24, 32]),
+    unexported(12, 9, [24, 64], [8, 40, 52, 48, 24, 32]),
+    unexported(13, 6, [24, 64], [8, 40, 56, 52, 24, 32]),
 ];
 
-const fn unexported(major: u32, minor: u32, offsets: [u32; 3]) -> Unexported {
-    let [position_table, bytecode, code_data] = offsets;
-    Unexported { version: [major, minor], position_table, bytecode, code_data }
+const fn unexported(major: u32, minor: u32, bytecode: [u32; 2], code: [u32; 6]) -> Unexported {
+    let [position_table, bytecode] = bytecode;
+    let [data, start, size, flags, of_function, head] = code;
+    let code = CodeOffsets { data, start, size, flags, of_function, head };
+    Unexported { version: [major, minor], position_table, bytecode, code }
 }
 
 /// Offsets of members from the beginning of their object, and numbers of types.
@@ -125,8 +171,15 @@ pub struct Offsets {
     pub bytecode_positions: u32,
     /// `BytecodeArray`: the first instruction.
     pub bytecode: u32,
-    /// `Code`: the bytecode, if it is not optimized.
-    pub code_data: u32,
+    /// `Code`.
+    pub code: CodeOffsets,
+    /// Bits of a code's flags with its kind, and the kind of code that is compiled without
+    /// optimization; those of optimized code are larger.
+    pub code_kind: u32,
+    /// See [`Offsets::code_kind`].
+    pub baseline: u32,
+    /// Items of deoptimization data.
+    pub deoptimization: DeoptimizationItems,
     /// `ScopeInfo`: words of its head.
     pub scope_words: u32,
     /// `String`: number of characters, 32 bits.
@@ -149,6 +202,20 @@ pub struct Offsets {
     pub constants: Constants,
 }
 
+/// Numbers of items in the array of deoptimization data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeoptimizationItems {
+    /// Number of inlined functions, which are the first literals.
+    pub inlined: u32,
+    /// Literals, an array.
+    pub literals: u32,
+    /// The function, or an object that has it in the word behind its map.
+    pub shared: u32,
+    /// Where functions are inlined. Behind it are the beginning of the exits, the numbers of exits in
+    /// front of instructions and behind calls, and the exits themselves.
+    pub inlining: u32,
+}
+
 /// Numbers of types of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Types {
@@ -166,8 +233,8 @@ pub struct Types {
     pub code: u32,
     /// `InterpreterData`.
     pub interpreter_data: u32,
-    /// `FixedArray`.
-    pub array: u32,
+    /// `FixedArray`, and those of trusted objects.
+    pub arrays: [u32; 3],
     /// `WeakFixedArray`.
     pub weak_array: u32,
     /// `WeakArrayList`.
@@ -209,14 +276,38 @@ impl Offsets {
                 == script + 10
             && get("class_SharedFunctionInfo__raw_function_token_offset__int16_t")? == script + 12;
         let chars = get("class_SeqOneByteString__chars__char")?;
+        let is = |names: &[&str], value| any(names).is_none_or(|exported| exported == value);
         let is_right = is_64_bit
             && is_copied_whole
             && get("class_SeqTwoByteString__chars__char")? == chars
-            && get("class_BytecodeArray__data__uintptr_t").is_none_or(|at| at == other.bytecode);
+            && get("CodeKindFieldShift")? == 0
+            && is(&["class_BytecodeArray__data__uintptr_t"], other.bytecode)
+            && is(
+                &[
+                    "class_Code__instruction_start__Address",
+                    "class_Code__instruction_start__uintptr_t",
+                ],
+                other.code.start,
+            )
+            && is(&["class_Code__instruction_size__int"], other.code.size)
+            && is(&["class_Code__flags__uint32_t"], other.code.flags);
         if !is_right {
             return None;
         }
         let bytes = get("type_ByteArray__BYTE_ARRAY_TYPE")?;
+        let array = get("type_FixedArray__FIXED_ARRAY_TYPE")?;
+        // 10.2 does not export them; the next version has the same.
+        let deoptimization = DeoptimizationItems {
+            inlined: get("DeoptimizationDataInlinedFunctionCountIndex").unwrap_or(1),
+            literals: get("DeoptimizationDataLiteralArrayIndex").unwrap_or(2),
+            shared: any(&[
+                "DeoptimizationDataSharedFunctionInfoIndex",
+                "DeoptimizationDataSharedFunctionInfoWrapperIndex",
+                "DeoptimizationDataWrappedSharedFunctionInfoIndex",
+            ])
+            .unwrap_or(6),
+            inlining: get("DeoptimizationDataInliningPositionsIndex").unwrap_or(7),
+        };
         let types = Types {
             strings: get("FirstNonstringType")?,
             shared: get("type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
@@ -225,7 +316,11 @@ impl Offsets {
             bytecode: get("type_BytecodeArray__BYTECODE_ARRAY_TYPE")?,
             code: get("type_Code__CODE_TYPE")?,
             interpreter_data: get("type_InterpreterData__INTERPRETER_DATA_TYPE")?,
-            array: get("type_FixedArray__FIXED_ARRAY_TYPE")?,
+            arrays: [
+                array,
+                get("type_TrustedFixedArray__TRUSTED_FIXED_ARRAY_TYPE").unwrap_or(array),
+                get("type_ProtectedFixedArray__PROTECTED_FIXED_ARRAY_TYPE").unwrap_or(array),
+            ],
             weak_array: get("type_WeakFixedArray__WEAK_FIXED_ARRAY_TYPE")?,
             weak_list: get("type_WeakArrayList__WEAK_ARRAY_LIST_TYPE")?,
             bytes: [bytes, get("type_TrustedByteArray__TRUSTED_BYTE_ARRAY_TYPE").unwrap_or(bytes)],
@@ -245,7 +340,10 @@ impl Offsets {
             script_functions: 88,
             bytecode_positions: other.position_table,
             bytecode: other.bytecode,
-            code_data: other.code_data,
+            code: other.code,
+            code_kind: get("CodeKindFieldMask")?,
+            baseline: get("CodeKindBaseline")?,
+            deoptimization,
             scope_words: get("scopeinfo_idx_first_vars")?,
             string_length: get("class_String__length__int32_t")?,
             string_chars: chars,

@@ -19,6 +19,10 @@ impl V8 {
             ("exit_frame", text(&Vec::from_iter(exit))),
             ("interpreter", text(&optional(symbols.interpreter))),
             ("builtins", text(&optional(symbols.builtins))),
+            (
+                "bytecodes",
+                text(&Vec::from_iter(symbols.bytecodes.iter().map(|size| i64::from(*size)))),
+            ),
             ("constants", constants.join(" ")),
         ];
         facts.map(|(key, value)| (key.to_owned(), value)).into()
@@ -48,6 +52,7 @@ impl V8 {
                 exit_frame: first("exit_frame")?.map(|offset| offset as i32),
                 interpreter: first("interpreter")?.map(i64::cast_unsigned),
                 builtins: first("builtins")?.map(i64::cast_unsigned),
+                bytecodes: numbers("bytecodes")?.into_iter().map(|size| size as u8).collect(),
             };
             Some(V8::new(Offsets::new(version, constants)?, symbols))
         };

@@ -83,7 +83,7 @@ impl Sources {
         let line = small(heap.word(script, heap.offsets.script_line)?).unwrap_or(0);
         let Ok(line) = u32::try_from(line) else { return Ok(None) };
         let ends = heap.word(script, heap.offsets.script_line_ends)?;
-        let span = if is_object(ends) && heap.kind(ends)? == heap.offsets.types.array {
+        let span = if is_object(ends) && heap.kind(ends)? == heap.offsets.types.arrays[0] {
             in_array(heap, ends, places)?
         } else {
             self.in_source(heap, script, places)?

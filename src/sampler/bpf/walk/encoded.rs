@@ -120,13 +120,17 @@ fn encode_walk(id: u64, walk: &WalkDescriptor, most: u32, bytes: &mut [u8]) {
     match walk.next {
         // Whether its word is one of the values or not, it is the pointer.
         Next::Pointer { at } => {
-            [word::NEXT, word::MARK, word::MARKED].map(|place| put(place, at.into()));
+            for place in [word::NEXT, word::MARK, word::MARKED] {
+                put(place, at.into());
+            }
         }
         Next::Marked { at, mark, marks, marked } => {
             put(word::NEXT, at.into());
             put(word::MARK, mark.into());
             put(word::MARKED, marked.into());
-            word::MARKS.into_iter().zip(marks).for_each(|(place, value)| put(place, value.into()));
+            for (place, value) in word::MARKS.into_iter().zip(marks) {
+                put(place, value.into());
+            }
         }
         Next::Array { stride, base, count, unit } => {
             put(word::STRIDE, stride.into());

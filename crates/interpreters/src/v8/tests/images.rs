@@ -17,6 +17,51 @@ fn functions_scripts_and_lines_are_those_that_the_program_states() {
 }
 
 #[test]
+fn inlined_functions_have_the_frame_of_their_caller() {
+    for image in &IMAGES {
+        let memory = image.memory();
+        let v8 = V8::of_recorded(&memory).unwrap();
+        let frames = frames(&v8, &copies(&v8, image.thread("main"), &memory)).1;
+        let names = |frame: &UserFrame| {
+            let names = executed(&v8, std::slice::from_ref(frame), &memory).into_iter();
+            names.map(|key| match v8.name(&key, &memory) {
+                Name::Found(code) => code.function,
+                other => panic!("{other:?}"),
+            })
+        };
+        let inlined = frames.iter().map(|frame| names(frame).collect::<Vec<_>>());
+        let inlined: Vec<_> = inlined.filter(|names| names.len() > 1).collect();
+        assert_eq!(inlined, [["third", "second", "inlining"]], "{}", image.version);
+    }
+}
+
+#[test]
+fn code_that_was_replaced_gives_no_line() {
+    for image in &IMAGES {
+        let memory = image.memory();
+        let v8 = V8::of_recorded(&memory).unwrap();
+        let frames = frames(&v8, &copies(&v8, image.thread("main"), &memory)).1;
+        let position = |code: &CodeKey| match v8.executed(code, &memory) {
+            Executed::Frames(keys) => keys.last().unwrap().position,
+            other => panic!("{other:?}"),
+        };
+        let compiled = frames.iter().filter(|frame| frame.code.identity[3] != 0);
+        for UserFrame { code, .. } in compiled.clone() {
+            assert_ne!(position(code), CodeKey::UNKNOWN);
+            // Code of another function is at the address.
+            let other = compiled.clone().map(|other| other.code.object);
+            let object = other.into_iter().find(|object| *object != code.object).unwrap();
+            assert_eq!(position(&CodeKey { object, ..*code }), CodeKey::UNKNOWN);
+            // No code is there.
+            let position_of = |position| CodeKey { position, ..*code };
+            assert_eq!(position(&position_of(code.position ^ 0x7000_0000)), CodeKey::UNKNOWN);
+        }
+        // Three of code without optimization, two of optimized code.
+        assert_eq!(compiled.count(), 5, "{}", image.version);
+    }
+}
+
+#[test]
 fn walks_keep_their_limits() {
     for image in &IMAGES {
         let v8 = V8::of_recorded(&image.memory()).unwrap();
@@ -84,7 +129,7 @@ fn while_javascript_runs_the_chain_begins_at_the_frame_pointer() {
         let (end, found) = decode(&registers(frame - 64));
         assert_eq!((end, found.len()), (ChainEnd::Complete, expected.len()));
         assert_eq!(found[1..], expected[1..]);
-        assert_eq!(found[0].code.position, CodeKey::UNKNOWN);
+        assert_eq!(executed(&v8, &found[..1], &memory)[0].position, CodeKey::UNKNOWN);
         // Frames below the stack pointer are gone; then it executes no JavaScript.
         assert_eq!(decode(&registers(frame + 8)), (ChainEnd::Nothing, Vec::new()));
     }

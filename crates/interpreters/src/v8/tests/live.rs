@@ -144,11 +144,11 @@ fn lines_are_those_of_the_source_where_v8_has_not_computed_them() {
         let (_, pointer) =
             program.threads().into_iter().find(|(tid, _)| *tid == program.child.id()).unwrap();
         let frames = frames(&v8, &copies(&v8, pointer, &memory)).1;
-        let named = |frame: &UserFrame| match v8.name(&frame.code, &memory) {
-            Name::Found(code) => (code.function.clone(), code.line(frame.code.position)),
+        let named = |key: &CodeKey| match v8.name(key, &memory) {
+            Name::Found(code) => (code.function.clone(), code.line(key.position)),
             other => panic!("{other:?}"),
         };
-        let all: Vec<_> = frames.iter().map(named).collect();
+        let all: Vec<_> = executed(&v8, &frames, &memory).iter().map(named).collect();
         let script = include_str!("../../../scripts/known.js");
         let line = |text: &str| {
             script.lines().position(|line| line.contains(text)).map(|line| line as u32 + 1)

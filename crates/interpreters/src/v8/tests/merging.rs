@@ -1,5 +1,6 @@
 use super::*;
 use crate::merge::{Merge, NativeFrame, NativeStack, Place};
+use crate::v8::frames::place;
 
 /// The native stack that has a frame for each frame pointer of the copy, as code without unwind
 /// information has, with two functions of C++ inside and one around.
@@ -9,8 +10,8 @@ fn native(v8: &V8, copies: &[WalkCopy]) -> NativeStack {
     let mut ends = vec![first - 128, first - 64];
     for frame in copies[1].frames(walk) {
         ends.push(frame.address + 16);
-        // The call from C++.
-        if [2, 4].contains(&frame.word(32)) {
+        // The outermost call from C++.
+        if [2, 4].contains(&frame.word(place::CONTEXT)) && frame.word(place::EXIT) == 0 {
             break;
         }
     }

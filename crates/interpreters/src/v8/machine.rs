@@ -1,0 +1,209 @@
+//! Machine code that V8 has compiled: which code an address belongs to, and what a frame of it executes.
+//!
+//! A frame has the address at which it goes on. The object with the instructions around it is searched
+//! before that address, and has to lead to code that begins there. Code that is not optimized has the
+//! sizes of what each bytecode became; optimized code has the places of its calls, and where functions
+//! are inlined. The instruction of optimized code that is executing has no place: V8 keeps those of
+//! calls only.
+
+mod baseline;
+mod optimized;
+
+use super::V8;
+use super::heap::{Heap, No, TAG, is_object};
+use crate::merge::NativeStack;
+use crate::{CodeKey, Executed, Memory, UserFrame};
+
+/// Bytes before an address in which its code may begin.
+const MAX_DISTANCE: u64 = 256 << 10;
+
+/// Bytes that are read at once.
+const PAGE: u64 = 4096;
+
+/// Instructions begin at a multiple of it (`kCodeAlignment` is 32 or 64).
+const ALIGNMENT: u64 = 32;
+
+/// An address in machine code, in the last word of a key's identity and its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub pc: u64,
+    /// The instruction is executing; else it is that behind a call.
+    pub is_innermost: bool,
+}
+
+impl Place {
+    const INNERMOST: u64 = 2;
+    const MARK: u64 = 1;
+    const PC_SHIFT: u32 = 48;
+
+    /// The word and the position of a key. `code` are words which change when V8 compiles the function
+    /// again.
+    pub fn encode(self, code: [u64; 2]) -> (u64, u32) {
+        let mix = |mixed: u64, word: &u64| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = code.iter().fold(0, mix) >> 16 & !3;
+        let innermost = if self.is_innermost { Place::INNERMOST } else { 0 };
+        let word = self.pc >> 32 << Place::PC_SHIFT | hash | innermost | Place::MARK;
+        (word, self.pc as u32)
+    }
+
+    /// The key with this place, if it is one of machine code with another one.
+    fn replace(self, key: CodeKey) -> CodeKey {
+        const HASH: u64 = (1 << Place::PC_SHIFT) - 4;
+        let [script, scope, number, word] = key.identity;
+        let (own, position) = self.encode([0, 0]);
+        let word = own & !HASH | word & HASH;
+        CodeKey { identity: [script, scope, number, word], position, ..key }
+    }
+
+    /// `None` if the key is not one of machine code.
+    pub fn decode(key: &CodeKey) -> Option<Place> {
+        let word = key.identity[3];
+        let pc = word >> Place::PC_SHIFT << 32 | u64::from(key.position);
+        let is_innermost = word & Place::INNERMOST != 0;
+        (word & Place::MARK != 0).then_some(Place { pc, is_innermost })
+    }
+}
+
+/// Code with an address.
+#[derive(Clone, Copy, Debug)]
+struct Machine {
+    /// The `Code`.
+    object: u64,
+    /// Its flags with the kind.
+    kind: u32,
+    /// Distance of the address from the first instruction.
+    distance: u32,
+}
+
+/// Built-in code has no frame while it is called from a function's code: that goes on where the native
+/// frame around it does.
+pub(super) fn locate(frames: &mut [UserFrame], native: &NativeStack) {
+    let Some(UserFrame { address, code, .. }) = frames.first_mut() else { return };
+    let is_innermost = Place::decode(code).is_some_and(|place| place.is_innermost);
+    let number = native.frames.iter().position(|frame| frame.stack.contains(address));
+    if let (true, Some(number @ 1..)) = (is_innermost, number) {
+        let place = Place { pc: native.frames[number].address, is_innermost: false };
+        *code = place.replace(*code);
+    }
+}
+
+/// The frames of JavaScript that a frame executes.
+pub(super) fn executed(v8: &V8, key: &CodeKey, memory: &dyn Memory) -> Executed {
+    let Some(place) = Place::decode(key) else { return Executed::Itself };
+    let [script, scope, number, _] = key.identity;
+    let identity = [script, scope, number, 0];
+    let own = CodeKey { identity, position: CodeKey::UNKNOWN, ..*key };
+    match frames(v8, Heap { offsets: &v8.offsets, memory }, &own, place) {
+        Ok(frames) => Executed::Frames(frames),
+        Err(No::Other) => Executed::Frames(vec![own]),
+        Err(No::Memory(_)) => Executed::Unreadable(own),
+    }
+}
+
+fn frames(v8: &V8, heap: Heap<'_>, key: &CodeKey, place: Place) -> Result<Vec<CodeKey>, No> {
+    let machine = find(heap, place.pc)?;
+    if machine.kind == heap.offsets.baseline {
+        let position = baseline::position(v8, heap, key.object, machine, place)?;
+        return Ok(vec![CodeKey { position, ..*key }]);
+    }
+    if machine.kind < heap.offsets.baseline || place.is_innermost {
+        return Err(No::Other);
+    }
+    optimized::frames(heap, key, machine)
+}
+
+/// The code with an address.
+fn find(heap: Heap<'_>, pc: u64) -> Result<Machine, No> {
+    let mut page = pc / PAGE * PAGE;
+    let mut end = pc;
+    let first = pc.saturating_sub(MAX_DISTANCE);
+    while page >= first && page > 0 {
+        let mut bytes = vec![0; (end - page) as usize];
+        heap.memory.read(page, &mut bytes)?;
+        if let Some(machine) = in_page(heap, page, &bytes, pc)? {
+            return Ok(machine);
+        }
+        (end, page) = (page, page - PAGE);
+    }
+    Err(No::Other)
+}
+
+/// The code of an address whose instructions begin behind these bytes of a page, or in them.
+fn in_page(heap: Heap<'_>, page: u64, bytes: &[u8], pc: u64) -> Result<Option<Machine>, No> {
+    let head = u64::from(heap.offsets.code.head);
+    // The first word of an object before instructions that are aligned.
+    let at = |address: u64| {
+        let from = usize::try_from(address.checked_sub(page)?).ok()?;
+        Some(u64::from_le_bytes(*bytes.get(from..)?.first_chunk()?))
+    };
+    let last = (page + bytes.len() as u64 + head) / ALIGNMENT * ALIGNMENT;
+    let mut start = last.min(pc / ALIGNMENT * ALIGNMENT);
+    while let Some(object) = start.checked_sub(head).filter(|object| *object >= page) {
+        if at(object).is_some_and(is_object) {
+            match machine(heap, object, start, pc) {
+                Err(No::Other) => {}
+                found => return found.map(Some),
+            }
+        }
+        start -= ALIGNMENT;
+    }
+    Ok(None)
+}
+
+/// The code whose object with instructions is at an address, if these begin at `start` and go on beyond
+/// `pc`.
+fn machine(heap: Heap<'_>, object: u64, start: u64, pc: u64) -> Result<Machine, No> {
+    let code = heap.offsets.code;
+    let stream = object + TAG as u64;
+    let object = if code.has_instructions() { stream } else { heap.word(stream, 8)? };
+    heap.typed(object, heap.offsets.types.code)?;
+    if !code.has_instructions() && heap.word(object, code.start)? != start {
+        return Err(No::Other);
+    }
+    let half = |at: u32| heap.half(object, at);
+    let (size, flags) = (half(code.size)?, half(code.flags)?);
+    let distance = u32::try_from(pc - start).ok().filter(|distance| *distance <= size);
+    let distance = distance.ok_or(No::Other)?;
+    Ok(Machine { object, kind: flags & heap.offsets.code_kind, distance })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::merge::NativeFrame;
+
+    #[test]
+    fn a_place_is_kept_in_a_key() {
+        for (pc, is_innermost) in [(0x7f63_09fc_5b80, true), (0x5_0000_0001, false), (3, true)] {
+            let place = Place { pc, is_innermost };
+            let (word, position) = place.encode([1, 2]);
+            let key = CodeKey { object: 1, identity: [0, 0, 0, word], position };
+            assert_eq!(Place::decode(&key), Some(place));
+            assert_ne!(place.encode([1, 3]).0, word);
+        }
+        let key = CodeKey { object: 1, identity: [1, 1, 1, 0], position: 5 };
+        assert_eq!(Place::decode(&key), None);
+    }
+
+    #[test]
+    fn a_function_that_calls_code_without_a_frame_goes_on_behind_the_call() {
+        let place = |pc, is_innermost| {
+            let (word, position) = Place { pc, is_innermost }.encode([1, 2]);
+            CodeKey { object: 1, identity: [0, 0, 0, word], position }
+        };
+        let frame = |address, code| UserFrame { address, code, is_entry: true };
+        let native = |address, stack| NativeFrame { address, stack };
+        let frames = vec![native(0x7f00_1000, 100..108), native(0x7f00_2000, 108..200)];
+        let native = NativeStack { frames, is_complete: true };
+        let located = |address, is_innermost| {
+            let mut frames = [frame(address, place(0x7f00_1000, is_innermost))];
+            locate(&mut frames, &native);
+            frames[0].code
+        };
+        assert_eq!(located(160, true), place(0x7f00_2000, false));
+        // The function's own code executes; it is called by another one; its frame is not known.
+        assert_eq!(located(100, true), place(0x7f00_1000, true));
+        assert_eq!(located(160, false), place(0x7f00_1000, false));
+        assert_eq!(located(300, true), place(0x7f00_1000, true));
+    }
+}
