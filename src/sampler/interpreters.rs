@@ -34,6 +34,10 @@ const FIRST_PAUSE: u64 = 5_000_000;
 /// See [`FIRST_PAUSE`].
 const LONGEST_PAUSE: u64 = 5_000_000_000;
 
+/// A process that starts has not all of its structures yet: it is refused if they are not as expected
+/// at a look after a pause of this length.
+const SETTLED: u64 = 640_000_000;
+
 /// Number of processes above which those that have ended are forgotten.
 const MANY_PROCESSES: usize = 1 << 13;
 
@@ -289,6 +293,7 @@ impl Interpreters {
                 self.begin(pid, language, runtime, codes).unwrap_or(later)
             }
             Ok(None) | Err(Refusal::NotRunning | Refusal::Memory(_)) => later,
+            Err(Refusal::Layout(_)) if pause < SETTLED => later,
             Err(refusal) => {
                 let refused = Refused { interpreter, why: refusal.to_string() };
                 *self.refused.entry(refused).or_default() += 1;
