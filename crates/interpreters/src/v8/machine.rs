@@ -36,11 +36,11 @@ impl Place {
     const MARK: u64 = 1;
     const PC_SHIFT: u32 = 48;
 
-    /// The word and the position of a key. `code` are words which change when V8 compiles the function
-    /// again.
+    /// The word and the position of a key, with hashes of the function's code and of the data that all of
+    /// its closures share: the code that was there at the sample.
     pub fn encode(self, code: [u64; 2]) -> (u64, u32) {
-        let mix = |mixed: u64, word: &u64| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let hash = code.iter().fold(0, mix) >> 16 & !3;
+        let [own, shared] = code.map(hash);
+        let hash = shared << SHARED_HASH | own << OWN_HASH;
         let innermost = if self.is_innermost { Place::INNERMOST } else { 0 };
         let word = self.pc >> 32 << Place::PC_SHIFT | hash | innermost | Place::MARK;
         (word, self.pc as u32)
@@ -62,6 +62,22 @@ impl Place {
         let is_innermost = word & Place::INNERMOST != 0;
         (word & Place::MARK != 0).then_some(Place { pc, is_innermost })
     }
+}
+
+/// Places of hashes in the last word of an identity.
+const OWN_HASH: u32 = 2;
+/// See [`OWN_HASH`].
+const SHARED_HASH: u32 = OWN_HASH + HASH_BITS;
+const HASH_BITS: u32 = 23;
+
+/// A hash of a word of a function.
+fn hash(word: u64) -> u64 {
+    word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - HASH_BITS)
+}
+
+/// True if the last word of an identity has this hash in this place.
+fn has_hash(word: u64, place: u32, of: u64) -> bool {
+    word >> place & ((1 << HASH_BITS) - 1) == hash(of)
 }
 
 /// Code with an address.
@@ -93,16 +109,34 @@ pub(super) fn executed(v8: &V8, key: &CodeKey, memory: &dyn Memory) -> Executed 
     let [script, scope, number, _] = key.identity;
     let identity = [script, scope, number, 0];
     let own = CodeKey { identity, position: CodeKey::UNKNOWN, ..*key };
-    match frames(v8, Heap { offsets: &v8.offsets, memory }, &own, place) {
+    let heap = Heap { offsets: &v8.offsets, memory };
+    match frames(v8, heap, &own, place, key.identity[3]) {
         Ok(frames) => Executed::Frames(frames),
         Err(No::Other) => Executed::Frames(vec![own]),
         Err(No::Memory(_)) => Executed::Unreadable(own),
     }
 }
 
-fn frames(v8: &V8, heap: Heap<'_>, key: &CodeKey, place: Place) -> Result<Vec<CodeKey>, No> {
+/// The frames, if the code at the place is that which the function had at the sample. Code that was entered
+/// in a loop is not: it may have been replaced by other code since then.
+fn frames(
+    v8: &V8,
+    heap: Heap<'_>,
+    key: &CodeKey,
+    place: Place,
+    word: u64,
+) -> Result<Vec<CodeKey>, No> {
     let machine = find(heap, place.pc)?;
-    if machine.kind == heap.offsets.baseline {
+    let is_baseline = machine.kind == heap.offsets.baseline;
+    let is_current = if is_baseline {
+        has_hash(word, SHARED_HASH, machine.object)
+    } else {
+        has_hash(word, OWN_HASH, heap.offsets.code.name(heap, machine.object)?)
+    };
+    if !is_current {
+        return Err(No::Other);
+    }
+    if is_baseline {
         let position = baseline::position(v8, heap, key.object, machine, place)?;
         return Ok(vec![CodeKey { position, ..*key }]);
     }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::heap::{Heap, No};
+
 /// Names of constants, without `v8dbg_`. Of several names for one thing, a version has one or two.
 const NAMES: &[&str] = &[
     "SmiValueShift",
@@ -115,6 +117,20 @@ impl CodeOffsets {
     /// Offset of the first instruction in a `Code` that has them (10.2); it is no member of others, which
     /// are smaller.
     const INSTRUCTIONS: u32 = 128;
+
+    /// What a function has in place of this code: a pointer to it, or its number before its flags (13.6).
+    pub(super) fn name(self, heap: Heap<'_>, code: u64) -> Result<u64, No> {
+        if self.flags != CodeOffsets::FLAGS_BEHIND_NUMBER {
+            return Ok(code);
+        }
+        let number = heap.half(code, self.flags - 4)?;
+        // Code that was entered in a loop has the place of the loop in its bytecode.
+        let is_entered_in_loop = heap.half(code, self.size + 12)? != u32::MAX;
+        if number == 0 || is_entered_in_loop { Err(No::Other) } else { Ok(number.into()) }
+    }
+
+    /// See [`CodeOffsets::name`].
+    const FLAGS_BEHIND_NUMBER: u32 = 52;
 
     /// True if the object with the instructions is the `Code` itself.
     pub(super) fn has_instructions(self) -> bool {
