@@ -176,20 +176,21 @@ impl Decoder<'_> {
     fn code(&self, frame: &Frame, pc: Option<u64>) -> Option<Option<CodeKey>> {
         let offsets = &self.v8.offsets;
         let function = frame.word(place::FUNCTION);
-        let of_function = |at: u32| frame.word(place::BEHIND + (at - place::FUNCTION_LO) as usize);
-        let object = of_function(offsets.function_shared);
+        let function_word =
+            |at: u32| frame.word(place::BEHIND + (at - place::FUNCTION_LO) as usize);
+        let object = function_word(offsets.function_shared);
         if !is_object(function) || !is_object(object) {
             return None;
         }
-        let of_shared = |at: u32| frame.word(place::SHARED + (at - place::SHARED_LO) as usize);
+        let shared_word = |at: u32| frame.word(place::SHARED + (at - place::SHARED_LO) as usize);
         let first = offsets.shared_script - 8;
-        let words = [0, 8, 16, 24].map(|at| of_shared(first + at));
+        let words = [0, 8, 16, 24].map(|at| shared_word(first + at));
         let Some([script, scope, number]) = identity(words) else { return Some(None) };
         let (word, position) = match self.position(frame, pc) {
             Position::Bytecode(position) => (0, position),
             Position::Machine(place) => {
-                let code = [offsets.code.of_function, offsets.shared_data];
-                place.encode([of_function(code[0]), of_shared(code[1])])
+                let code = [offsets.code.function_code, offsets.shared_data];
+                place.encode([function_word(code[0]), shared_word(code[1])])
             }
         };
         Some(Some(CodeKey { object, identity: [script, scope, number, word], position }))

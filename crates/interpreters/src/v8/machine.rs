@@ -76,8 +76,8 @@ fn hash(word: u64) -> u64 {
 }
 
 /// True if the last word of an identity has this hash in this place.
-fn has_hash(word: u64, place: u32, of: u64) -> bool {
-    word >> place & ((1 << HASH_BITS) - 1) == hash(of)
+fn has_hash(word: u64, place: u32, hashed: u64) -> bool {
+    word >> place & ((1 << HASH_BITS) - 1) == hash(hashed)
 }
 
 /// Code with an address.

@@ -80,7 +80,7 @@ impl V8 {
         use frames::place;
         let block = |from: u32, size: u32| Block { lo: from as i32 - heap::TAG, size: size as u8 };
         let function = block(place::FUNCTION_LO, place::FUNCTION_SIZE);
-        let of_function = self.offsets.function_shared - place::FUNCTION_LO;
+        let shared_place = self.offsets.function_shared - place::FUNCTION_LO;
         let shared = block(place::SHARED_LO, self.offsets.shared_script + 24 - place::SHARED_LO);
         let walk = |start, path| WalkDescriptor {
             starts: vec![start],
@@ -88,7 +88,7 @@ impl V8 {
             block: Block { lo: place::LO, size: place::BEHIND as u8 },
             behind: vec![
                 Behind { pointer: place::FUNCTION as u8, block: function },
-                Behind { pointer: place::BEHIND as u8 + of_function as u8, block: shared },
+                Behind { pointer: place::BEHIND as u8 + shared_place as u8, block: shared },
             ],
             next: Next::Marked {
                 at: place::CALLER as u8,

@@ -107,7 +107,7 @@ pub struct CodeOffsets {
     /// Flags with the kind of the code.
     pub flags: u32,
     /// `JSFunction`: its code, or a number of that.
-    pub of_function: u32,
+    pub function_code: u32,
     /// Bytes before the first instruction of the object with the instructions (`InstructionStream`; up
     /// to 10.2 the code itself).
     pub head: u32,
@@ -151,8 +151,8 @@ pub(super) const TABLE: [Unexported; 6] = [
 
 const fn unexported(major: u32, minor: u32, bytecode: [u32; 2], code: [u32; 6]) -> Unexported {
     let [position_table, bytecode] = bytecode;
-    let [data, start, size, flags, of_function, head] = code;
-    let code = CodeOffsets { data, start, size, flags, of_function, head };
+    let [data, start, size, flags, function_code, head] = code;
+    let code = CodeOffsets { data, start, size, flags, function_code, head };
     Unexported { version: [major, minor], position_table, bytecode, code }
 }
 

@@ -53,8 +53,8 @@ fn code_that_was_replaced_gives_no_line() {
             let object = other.into_iter().find(|object| *object != code.object).unwrap();
             assert_eq!(position(&CodeKey { object, ..*code }), CodeKey::UNKNOWN);
             // No code is there.
-            let position_of = |position| CodeKey { position, ..*code };
-            assert_eq!(position(&position_of(code.position ^ 0x7000_0000)), CodeKey::UNKNOWN);
+            let moved = |position| CodeKey { position, ..*code };
+            assert_eq!(position(&moved(code.position ^ 0x7000_0000)), CodeKey::UNKNOWN);
         }
         // Three of code without optimization, two of optimized code.
         assert_eq!(compiled.count(), 5, "{}", image.version);
