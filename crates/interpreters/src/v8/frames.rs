@@ -232,6 +232,13 @@ impl Decoder<'_> {
 }
 
 impl V8 {
+    /// True for addresses of V8's own code, as far as its file has it.
+    pub(super) fn is_built_in(&self, pc: u64) -> bool {
+        /// Larger than built-in code.
+        const MOST: u64 = 8 << 20;
+        self.symbols.builtins.is_some_and(|first| pc.wrapping_sub(first) < MOST)
+    }
+
     /// True for the address at which the interpreter goes on, wherever its code is mapped: pages keep
     /// their contents.
     fn is_interpreter(&self, pc: u64) -> bool {

@@ -15,7 +15,7 @@ use crate::merge::NativeStack;
 use crate::{CodeKey, Executed, Memory, UserFrame};
 
 /// Bytes before an address in which its code may begin.
-const MAX_DISTANCE: u64 = 256 << 10;
+const MAX_DISTANCE: u64 = 128 << 10;
 
 /// Bytes that are read at once.
 const PAGE: u64 = 4096;
@@ -126,6 +126,9 @@ fn frames(
     place: Place,
     word: u64,
 ) -> Result<Vec<CodeKey>, No> {
+    if v8.is_built_in(place.pc) {
+        return Err(No::Other);
+    }
     let machine = find(heap, place.pc)?;
     let is_baseline = machine.kind == heap.offsets.baseline;
     let is_current = if is_baseline {

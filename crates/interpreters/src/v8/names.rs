@@ -221,6 +221,13 @@ pub(super) fn positions(table: &[u8]) -> impl Iterator<Item = (u32, Option<u32>)
     })
 }
 
+/// The position in bytecode of a place; of the entry of a function, [`CodeKey::NOT_BEGUN`].
+pub(super) fn position_of(table: &[u8], place: u32) -> Option<u32> {
+    let found = entries(table).zip(positions(table)).find(|(_, (_, at))| *at == Some(place));
+    let ((stored, _), (position, _)) = found?;
+    Some(if stored < 0 { CodeKey::NOT_BEGUN } else { position })
+}
+
 /// The entries of a source position table: position in code, and place (`SourcePosition`).
 pub(super) fn entries(table: &[u8]) -> impl Iterator<Item = (i64, i64)> {
     let mut bytes = table.iter();
@@ -256,6 +263,8 @@ mod tests {
         let table = [1, 80, 2, 4, 11, 23, 0xbe, 1, 0x98, 15];
         let found: Vec<_> = positions(&table).collect();
         assert_eq!(found, [(0, Some(19)), (0, Some(20)), (5, Some(14)), (100, Some(500))]);
+        let places = [19, 20, 500, 501].map(|place| position_of(&table, place));
+        assert_eq!(places, [Some(CodeKey::NOT_BEGUN), Some(0), Some(100), None]);
         assert_eq!(steps(&table, |place| Some(place / 100 + 1)), [(0, 1), (100, 6)]);
     }
 }

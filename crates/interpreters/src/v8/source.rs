@@ -102,10 +102,16 @@ impl Sources {
         if !is_object(source) || !heap.is_string(source)? {
             return Ok(None);
         }
-        let key = Source::read(heap, script, source)?;
+        if heap.string_length(source)? > MAX_SOURCE {
+            return Ok(None);
+        }
+        let key = match Source::read(heap, script, source) {
+            // A text that is in pieces, or not in this memory.
+            Err(No::Other) => return Ok(None),
+            key => key?,
+        };
         let ends = match self.known(key) {
             Some(ends) => ends,
-            None if key.length > MAX_SOURCE => return Ok(None),
             None => {
                 let ends: Arc<[u32]> = line_ends(&heap.units(source, 0, key.length)?).into();
                 self.keep(key, &ends);

@@ -67,8 +67,7 @@ fn frame(heap: Heap<'_>, shared: u64, place: u32) -> Result<CodeKey, No> {
     let [script, scope, number] = names::key_words(heap, shared)?.ok_or(No::Other)?;
     let bytecode = names::bytecode(heap, shared)?.ok_or(No::Other)?;
     let table = names::position_table(heap, bytecode)?;
-    let mut positions = names::positions(&table);
-    let (position, _) = positions.find(|found| found.1 == Some(place)).ok_or(No::Other)?;
+    let position = names::position_of(&table, place).ok_or(No::Other)?;
     Ok(CodeKey { object: shared, identity: [script, scope, number, 0], position })
 }
 
