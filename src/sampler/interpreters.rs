@@ -6,7 +6,7 @@
 //! and exit remove them.
 
 mod codes;
-mod last_stack;
+mod current_stack;
 mod outside;
 
 use std::cell::OnceCell;
@@ -18,9 +18,9 @@ use rustc_hash::FxHashMap;
 use super::bpf::thread_pointers::ThreadPointers;
 use super::bpf::walk::WalkMaps;
 use codes::Codes;
+use current_stack::CurrentStack;
 use interpreters::walk::WalkCopy;
 use interpreters::{Interpreter, MappedFiles, Process, Refusal, Runtime};
-use last_stack::LastStack;
 use profile::{Language, MappingId};
 use sys::image::{Images, State};
 use sys::jit::file_names::number_of_dump;
@@ -34,9 +34,9 @@ const FIRST_PAUSE: u64 = 5_000_000;
 /// See [`FIRST_PAUSE`].
 const LONGEST_PAUSE: u64 = 5_000_000_000;
 
-/// A process that starts has not all of its structures yet: it is refused if they are not as expected
-/// at a look after a pause of this length.
-const SETTLED: u64 = 640_000_000;
+/// A process that starts has not all of its structures yet: it is refused if they are not as expected for
+/// this time, in nanoseconds.
+const SETTLED: u64 = 1_000_000_000;
 
 /// Number of processes above which those that have ended are forgotten.
 const MANY_PROCESSES: usize = 1 << 13;
@@ -85,7 +85,7 @@ pub struct Interpreters {
     mappings: FxHashMap<Language, MappingId>,
     /// Buffer.
     copies: Vec<WalkCopy>,
-    last: LastStack,
+    current: CurrentStack,
     /// The numbers so far.
     pub counts: InterpreterCounts,
 }
@@ -114,7 +114,12 @@ impl ImageKind {
 /// What is known of a process that has executed an interpreter's file.
 enum InProcess {
     /// It is looked at again at a sample from this time on.
-    Later { from: u64, pause: u64 },
+    Later {
+        from: u64,
+        pause: u64,
+        /// Since when its structures are not as expected, if they are not.
+        odd_since: Option<u64>,
+    },
     /// Its interpreter is not supported, or names its code itself.
     Refused,
     /// It is recognized.
@@ -277,11 +282,14 @@ impl Interpreters {
                 lives
             });
         }
-        let pause = match self.processes.get(&pid) {
-            Some(InProcess::Later { pause, .. }) => (2 * pause).min(LONGEST_PAUSE),
-            _ => FIRST_PAUSE,
+        let (pause, odd_since) = match self.processes.get(&pid) {
+            Some(InProcess::Later { pause, odd_since, .. }) => {
+                ((2 * pause).min(LONGEST_PAUSE), *odd_since)
+            }
+            _ => (FIRST_PAUSE, None),
         };
-        let later = InProcess::Later { from: time.saturating_add(pause), pause };
+        let from = time.saturating_add(pause);
+        let later = |odd_since| InProcess::Later { from, pause, odd_since };
         if interpreter == Interpreter::V8 && names_its_code(pid) {
             self.processes.insert(pid, InProcess::Refused);
             return;
@@ -290,10 +298,12 @@ impl Interpreters {
         let now = match detect_in(pid, interpreter, &codes) {
             Ok(Some(runtime)) => {
                 let language = language_of(interpreter);
-                self.begin(pid, language, runtime, codes).unwrap_or(later)
+                self.begin(pid, language, runtime, codes).unwrap_or(later(None))
             }
-            Ok(None) | Err(Refusal::NotRunning | Refusal::Memory(_)) => later,
-            Err(Refusal::Layout(_)) if pause < SETTLED => later,
+            Ok(None) | Err(Refusal::NotRunning | Refusal::Memory(_)) => later(None),
+            Err(Refusal::Layout(_)) if time - odd_since.unwrap_or(time).min(time) < SETTLED => {
+                later(odd_since.or(Some(time)))
+            }
             Err(refusal) => {
                 let refused = Refused { interpreter, why: refusal.to_string() };
                 *self.refused.entry(refused).or_default() += 1;

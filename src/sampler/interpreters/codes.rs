@@ -80,10 +80,12 @@ pub struct Codes {
     shared: Arc<Known>,
     /// What was found since then.
     own: Known,
-    /// Functions of which something could not be read, until the budget is refilled.
+    /// Functions of which something could not be read, or for which there is no room, until the budget
+    /// is refilled.
     unnamed: FxHashMap<CodeKey, LocationId>,
-    /// The last frames with known locations, the outermost first: most stacks begin alike.
-    last: Vec<(CodeKey, LocationId)>,
+    /// The outermost frames of the last stack, whose locations are known, the outermost first: most
+    /// stacks begin alike.
+    outermost: Vec<(CodeKey, LocationId)>,
 }
 
 impl Codes {
@@ -95,7 +97,7 @@ impl Codes {
             shared: Arc::default(),
             own: Known::default(),
             unnamed: FxHashMap::default(),
-            last: Vec::new(),
+            outermost: Vec::new(),
         }
     }
 
@@ -119,32 +121,32 @@ impl Codes {
         &self.memory
     }
 
-    /// Adds the locations of frames at a time (nanoseconds), as far as they are known.
+    /// Replaces locations by those of frames at a time (nanoseconds), as far as they are known.
     pub fn find_all(
         &mut self,
         frames: &[UserFrame],
         time: u64,
         locations: &mut Vec<Option<LocationId>>,
     ) {
-        let mut last = std::mem::take(&mut self.last);
-        let common =
-            frames.iter().rev().zip(&last).take_while(|(frame, (code, _))| frame.code == *code);
-        let common = common.count();
-        last.truncate(common);
+        let mut outermost = std::mem::take(&mut self.outermost);
+        let pairs = frames.iter().rev().zip(&outermost);
+        let common = pairs.take_while(|(frame, (code, _))| frame.code == *code).count();
+        outermost.truncate(common);
+        locations.clear();
         for frame in &frames[..frames.len() - common] {
             let unnamed = || self.unnamed.get(&frame.code).copied().filter(|_| time < self.refill);
             locations.push(self.known(&frame.code).or_else(unnamed));
         }
-        locations.extend(last.iter().rev().map(|(_, location)| Some(*location)));
+        locations.extend(outermost.iter().rev().map(|(_, location)| Some(*location)));
         for (frame, location) in frames.iter().zip(&*locations).rev().skip(common) {
             // The others are not known for good.
             let Some(location) = location.filter(|_| !self.unnamed.contains_key(&frame.code))
             else {
                 break;
             };
-            last.push((frame.code, location));
+            outermost.push((frame.code, location));
         }
-        self.last = last;
+        self.outermost = outermost;
     }
 
     fn known(&self, code: &CodeKey) -> Option<LocationId> {
@@ -172,13 +174,17 @@ impl Codes {
         if let Some(id) = self.unnamed.get(code) {
             return *id;
         }
-        let (keys, is_final) = match runtime.executed(code, &self.memory) {
+        let (keys, mut is_final) = match runtime.executed(code, &self.memory) {
             Executed::Itself => (vec![*code], true),
             Executed::Frames(keys) => (keys, true),
             Executed::Unreadable(own) => (vec![own], false),
         };
-        let found = keys.iter().map(|key| Ok((*key, self.object(key, runtime)?)));
-        let found: Result<Vec<(CodeKey, Arc<Code>)>, &str> = found.collect();
+        let mut found = self.objects(&keys, runtime);
+        if let (Err(_), [_, .., own]) = (&found, &keys[..]) {
+            // Without what is inlined, its position is not known.
+            found = self.objects(&[CodeKey { position: CodeKey::UNKNOWN, ..*own }], runtime);
+            is_final = false;
+        }
         let id = match &found {
             Ok(found) => {
                 let frames = found
@@ -188,17 +194,28 @@ impl Codes {
             }
             Err(why) => functions.unnamed(why, builder),
         };
-        if found.is_err() || !is_final {
-            if self.unnamed.len() < MOST {
-                self.unnamed.insert(*code, id);
-            }
-        } else if self.own.locations.len() < MOST {
-            self.own.locations.insert(*code, id);
-        }
-        for (key, code) in found.into_iter().flatten() {
-            self.keep(CodeObject::from(&key), code);
+        let known = self.own.locations.len() + self.shared.locations.len();
+        let is_kept = is_final && found.is_ok() && known < MOST;
+        let ids = if is_kept { &mut self.own.locations } else { &mut self.unnamed };
+        if ids.len() < MOST {
+            ids.insert(*code, id);
         }
         id
+    }
+
+    /// The code objects of keys, which are kept.
+    fn objects(
+        &mut self,
+        keys: &[CodeKey],
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<(CodeKey, Arc<Code>)>, &'static str> {
+        let mut found = Vec::new();
+        for key in keys {
+            let code = self.object(key, runtime)?;
+            self.keep(CodeObject::from(key), code.clone());
+            found.push((*key, code));
+        }
+        Ok(found)
     }
 
     /// Keeps a code object, if there is room.

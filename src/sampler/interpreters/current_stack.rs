@@ -12,9 +12,10 @@ use sys::record::{AllRegs, Sample, UserStack};
 
 /// The user's frames of a sample.
 #[derive(Default)]
-pub(super) struct LastStack {
-    /// The thread and the time of the sample, until its stack is used.
-    sample: Option<(ThreadId, u64)>,
+pub(super) struct CurrentStack {
+    /// The sample, until its stack is used.
+    sample: Option<Merged>,
+    /// `None`: its process has no known interpreter, or nothing was copied.
     merge: Option<Merge>,
     /// The frames, the innermost first.
     frames: Vec<UserFrame>,
@@ -22,18 +23,39 @@ pub(super) struct LastStack {
     locations: Vec<Option<LocationId>>,
 }
 
+/// What was merged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Merged {
+    /// The thread and the time of the sample.
+    thread: ThreadId,
+    time: u64,
+    /// The number of its process's walks.
+    walks: Option<u64>,
+    /// Number of its native frames.
+    native: usize,
+}
+
 impl Interpreters {
     /// Merges the frames of a sample in advance. True if all of their locations are known, or it has
     /// none.
     pub fn prepare(&mut self, sample: &Sample<'_>, native: &NativeStack) -> bool {
         self.merge(sample, native);
-        self.last.locations.iter().all(Option::is_some)
+        self.current.locations.iter().all(Option::is_some)
+    }
+
+    fn merged(&self, sample: &Sample<'_>, native: &NativeStack) -> Merged {
+        let walks = match self.processes.get(&sample.pid) {
+            Some(InProcess::Found(found)) => Some(found.id),
+            _ => None,
+        };
+        let native = native.frames.len();
+        Merged { thread: sample.thread(), time: sample.time, walks, native }
     }
 
     /// Merges the user's frames of a sample with native ones.
     fn merge(&mut self, sample: &Sample<'_>, native: &NativeStack) {
-        let LastStack { sample: last, merge, frames, locations } = &mut self.last;
-        *last = Some((sample.thread(), sample.time));
+        self.current.sample = Some(self.merged(sample, native));
+        let CurrentStack { merge, frames, locations, .. } = &mut self.current;
         *merge = None;
         frames.clear();
         locations.clear();
@@ -60,12 +82,12 @@ impl Interpreters {
         builder: &mut Builder,
         locations: &mut Vec<LocationId>,
     ) -> Option<Merge> {
-        if self.last.sample != Some((sample.thread(), sample.time)) {
+        if self.current.sample != Some(self.merged(sample, native)) {
             self.merge(sample, native);
         }
-        self.last.sample = None;
+        self.current.sample = None;
         let InProcess::Found(found) = self.processes.get_mut(&sample.pid)? else { return None };
-        let Some(merge) = self.last.merge.take() else {
+        let Some(merge) = self.current.merge.take() else {
             self.counts.add_native(origin);
             return None;
         };
@@ -73,13 +95,13 @@ impl Interpreters {
             self.counts.mismatched += 1;
             return Some(merge);
         }
-        self.counts.shown += u64::from(!self.last.frames.is_empty());
+        self.counts.shown += u64::from(!self.current.frames.is_empty());
         let language = found.language;
         let mapping = self.mappings.entry(language);
         let mapping = *mapping.or_insert_with(|| add_mapping(language, builder));
         let functions = Functions { language, mapping };
         locations.clear();
-        for (frame, known) in self.last.frames.iter().zip(&self.last.locations) {
+        for (frame, known) in self.current.frames.iter().zip(&self.current.locations) {
             locations.push(known.unwrap_or_else(|| {
                 let runtime = &*found.runtime;
                 found.codes.location(&frame.code, runtime, functions, builder, sample.time)
