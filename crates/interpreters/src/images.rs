@@ -96,14 +96,14 @@ fn map_file(root: &Root, line: &MapsLine) -> Option<(Mmap, LoadBias)> {
 
 /// A symbol in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Symbol {
     /// Its address.
     pub address: u64,
     /// Its size in bytes.
     pub size: u64,
 }
 
-impl Place {
+impl Symbol {
     /// Its addresses.
     pub fn range(self) -> Range<u64> {
         self.address..self.address.saturating_add(self.size)
@@ -128,11 +128,11 @@ const MAX_SYMBOLS: usize = 1 << 22;
 impl<'a> LoadedImage<'a> {
     /// Symbols with these names that the file defines: those that are exported, then others, which
     /// a stripped file has not.
-    pub(crate) fn symbols<'n>(&self, wanted: &[&'n str]) -> HashMap<&'n str, Place> {
+    pub(crate) fn symbols<'n>(&self, wanted: &[&'n str]) -> HashMap<&'n str, Symbol> {
         let mut found = HashMap::new();
-        self.each_symbol(|name, place| {
+        self.each_symbol(|name, symbol| {
             if let Some(name) = wanted.iter().find(|wanted| wanted.as_bytes() == name) {
-                found.entry(*name).or_insert(place);
+                found.entry(*name).or_insert(symbol);
             }
         });
         found
@@ -154,27 +154,27 @@ impl<'a> LoadedImage<'a> {
     }
 
     /// Symbols whose names begin with a prefix, some at most: compilers split a function in two or three.
-    pub(crate) fn parts(&self, prefix: &str) -> Vec<Place> {
+    pub(crate) fn parts(&self, prefix: &str) -> Vec<Symbol> {
         const MOST: usize = 16;
-        let mut found: Vec<Place> = Vec::new();
-        self.each_symbol(|name, place| {
+        let mut found: Vec<Symbol> = Vec::new();
+        self.each_symbol(|name, symbol| {
             let is_part = found.len() < MOST && name.starts_with(prefix.as_bytes());
-            if is_part && !found.contains(&place) {
-                found.push(place);
+            if is_part && !found.contains(&symbol) {
+                found.push(symbol);
             }
         });
         found
     }
 
     /// Calls a function with each symbol that the file defines. Damaged parts count as absent.
-    fn each_symbol(&self, each: impl FnMut(&[u8], Place)) {
+    fn each_symbol(&self, each: impl FnMut(&[u8], Symbol)) {
         let _ = self.read_symbols(&[SHT_DYNSYM, SHT_SYMTAB], each);
     }
 
     fn read_symbols(
         &self,
         kinds: &[SectionType],
-        mut each: impl FnMut(&[u8], Place),
+        mut each: impl FnMut(&[u8], Symbol),
     ) -> Option<()> {
         let header = Header::parse(self.file).ok()?;
         let endian = header.endian().ok()?;
@@ -191,7 +191,7 @@ impl<'a> LoadedImage<'a> {
                 }
                 let name = budget.found(symbol.name(endian, symbols.strings()))?;
                 let address = self.bias.apply(FileAddress(symbol.st_value(endian))).0;
-                each(name, Place { address, size: symbol.st_size(endian) });
+                each(name, Symbol { address, size: symbol.st_size(endian) });
             }
         }
         Some(())
@@ -199,7 +199,7 @@ impl<'a> LoadedImage<'a> {
 
     /// The distance from a thread pointer to a thread-local variable of an executable, whose symbol has
     /// this place (x86-64 psABI, variant II of TLS, local exec).
-    pub(crate) fn thread_local(&self, symbol: Place) -> Option<i32> {
+    pub(crate) fn thread_local(&self, symbol: Symbol) -> Option<i32> {
         let header = Header::parse(self.file).ok()?;
         let endian = header.endian().ok()?;
         let segments = header.program_headers(endian, self.file).ok()?;

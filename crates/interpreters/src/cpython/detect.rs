@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::debug_offsets::DebugOffsets;
 use super::{Cpython, Offsets, Symbols, check, runs};
 use crate::glibc::ThreadLayout;
-use crate::images::Place;
+use crate::images::Symbol;
 use crate::{LoadedImage, Memory, Process, Refusal};
 
 const RUNTIME: &str = "_PyRuntime";
@@ -35,7 +35,7 @@ pub fn detect(process: &Process) -> Result<Option<Cpython>, Refusal> {
     };
     // An executable that is not position-independent may have the library's data (copy relocations).
     let data = |name| {
-        let copied = |symbols: &&HashMap<&str, Place>| !symbols.contains_key(EVALUATION);
+        let copied = |symbols: &&HashMap<&str, Symbol>| !symbols.contains_key(EVALUATION);
         let mut copies = all.iter().filter(copied);
         copies.find_map(|symbols| symbols.get(name)).or(all[own].get(name)).map(|p| p.address)
     };
@@ -60,9 +60,9 @@ pub fn detect(process: &Process) -> Result<Option<Cpython>, Refusal> {
 }
 
 /// The minor version, of those that have a table.
-fn minor_version(image: &LoadedImage, symbols: &HashMap<&str, Place>) -> Result<u8, Refusal> {
+fn minor_version(image: &LoadedImage, symbols: &HashMap<&str, Symbol>) -> Result<u8, Refusal> {
     let refused = |version: &str| Err(Refusal::Version(format!("CPython {version}")));
-    let minor = match symbols.get(VERSION).and_then(|place| image.constant(place.address)) {
+    let minor = match symbols.get(VERSION).and_then(|symbol| image.constant(symbol.address)) {
         Some(bytes) => {
             // `PY_VERSION_HEX`.
             let [_, _, minor, major] = u32::to_le_bytes(u32::from_le_bytes(bytes));

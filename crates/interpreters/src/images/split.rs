@@ -14,7 +14,7 @@ use gimli::{
 };
 use object::elf::PT_GNU_EH_FRAME;
 
-use super::{LoadedImage, Place};
+use super::{LoadedImage, Symbol};
 
 /// Bytes of a function in which jumps are looked for; CPython's evaluation has 60,000.
 const MAX_CODE: usize = 1 << 20;
@@ -96,16 +96,16 @@ struct Part {
 impl LoadedImage<'_> {
     /// The code of a function that is split: its own, and its parts, by symbols (`NAME.cold`) or by
     /// call frame information.
-    pub(crate) fn code(&self, name: &str, function: Place) -> Vec<Range<u64>> {
+    pub(crate) fn code(&self, name: &str, function: Symbol) -> Vec<Range<u64>> {
         let mut code = vec![function.range()];
-        code.extend(self.parts(&format!("{name}.")).into_iter().map(Place::range));
+        code.extend(self.parts(&format!("{name}.")).into_iter().map(Symbol::range));
         let parts = self.unnamed_parts(function, &code).unwrap_or_default();
         code.extend(parts.into_iter().map(|part| part.code));
         code
     }
 
     /// Parts of a function that are not known: those with the most jumps first.
-    fn unnamed_parts(&self, function: Place, known: &[Range<u64>]) -> Option<Vec<Part>> {
+    fn unnamed_parts(&self, function: Symbol, known: &[Range<u64>]) -> Option<Vec<Part>> {
         let entries = Entries::read(self)?;
         let own = entries.entry(function.address)?;
         let bytes = self.bytes(function.address)?;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::{Offsets, Php, Symbols, check};
-use crate::images::Place;
+use crate::images::Symbol;
 use crate::{Process, Refusal};
 
 pub(crate) const EVALUATION: &str = "execute_ex";
@@ -32,7 +32,7 @@ const MAX_SUFFIX: usize = 16;
 pub fn detect(process: &Process) -> Result<Option<Php>, Refusal> {
     let names = [&[EVALUATION, GLOBALS, VM_KIND][..], &OTHERS].concat();
     let all: Vec<_> = process.images.iter().map(|image| image.symbols(&names)).collect();
-    let is_php = |symbols: &HashMap<&str, Place>| {
+    let is_php = |symbols: &HashMap<&str, Symbol>| {
         let has = |name: &&str| symbols.contains_key(*name);
         has(&EVALUATION) && OTHERS.iter().all(has)
     };
@@ -45,7 +45,7 @@ pub fn detect(process: &Process) -> Result<Option<Php>, Refusal> {
     let Some(globals) = globals else {
         return Err(Refusal::Version(format!("PHP {} with threads (ZTS)", offsets.version)));
     };
-    let kind = all[own].get(VM_KIND).and_then(|place| image.bytes(place.address));
+    let kind = all[own].get(VM_KIND).and_then(|symbol| image.bytes(symbol.address));
     let symbols = Symbols {
         globals: globals.address,
         evaluation: image.code(EVALUATION, all[own][EVALUATION]),

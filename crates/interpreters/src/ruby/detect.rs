@@ -2,11 +2,10 @@
 //! also a stripped one.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use super::{Offsets, Ruby, Symbols, check};
 use crate::glibc::{ThreadLayout, path_to_variable};
-use crate::images::Place;
+use crate::images::Symbol;
 use crate::{LoadedImage, Process, Refusal};
 use sys::FileAddress;
 
@@ -31,8 +30,8 @@ pub fn detect(process: &Process) -> Result<Option<Ruby>, Refusal> {
     let all: Vec<_> = process.images.iter().map(|image| image.symbols(&names)).collect();
     // An executable that is not position-independent may have the library's data (copy relocations),
     // but no code of it.
-    let has_code = |symbols: &HashMap<&str, Place>| symbols.contains_key(NUMBER_OF_NAMES);
-    let is_own = |symbols: &HashMap<&str, Place>| {
+    let has_code = |symbols: &HashMap<&str, Symbol>| symbols.contains_key(NUMBER_OF_NAMES);
+    let is_own = |symbols: &HashMap<&str, Symbol>| {
         symbols.contains_key(VERSION) && (symbols.contains_key(VM) || has_code(symbols))
     };
     let Some(own) = all.iter().position(is_own) else { return Ok(None) };
@@ -43,7 +42,7 @@ pub fn detect(process: &Process) -> Result<Option<Ruby>, Refusal> {
     let data = |name| {
         let mut copies = all.iter().enumerate().filter(|(number, _)| *number != own);
         let copied = copies.find_map(|(_, symbols)| symbols.get(name));
-        copied.or(symbols.get(name)).map(|place| place.address)
+        copied.or(symbols.get(name)).map(|symbol| symbol.address)
     };
     let (Some(vm), Some(object_class), Some(context), Some(evaluation)) =
         (data(VM), data(OBJECT_CLASS), symbols.get(CONTEXT), symbols.get(EVALUATION))
@@ -55,16 +54,16 @@ pub fn detect(process: &Process) -> Result<Option<Ruby>, Refusal> {
     let path = path_to_variable(process.images, image, offset, process.memory)?;
     let context_path =
         path.ok_or(Refusal::Layout("the C library does not describe thread-local variables"))?;
-    let names = symbols.get(NUMBER_OF_NAMES).and_then(|place| {
-        let code = image.bytes(place.address)?;
-        returned_variable(code, place.address)
+    let names = symbols.get(NUMBER_OF_NAMES).and_then(|symbol| {
+        let code = image.bytes(symbol.address)?;
+        returned_variable(code, symbol.address)
     });
     let symbols = Symbols {
         context_path,
         vm,
         object_class,
         names,
-        evaluation: parts(image, *evaluation),
+        evaluation: image.code(EVALUATION, *evaluation),
         image: image.extent(),
         thread_number: ThreadLayout::find(process.images).map(|layout| layout.tid),
     };
@@ -73,15 +72,9 @@ pub fn detect(process: &Process) -> Result<Option<Ruby>, Refusal> {
     Ok(Some(ruby))
 }
 
-/// Parts of the evaluation function: itself, and those that have a symbol unless the file is stripped.
-fn parts(image: &LoadedImage, function: Place) -> Vec<Range<u64>> {
-    let split = image.parts(&format!("{EVALUATION}.")).into_iter();
-    [function].into_iter().chain(split).map(Place::range).collect()
-}
-
 /// The minor version, of those that have a table.
-fn minor_version(image: &LoadedImage, symbols: &HashMap<&str, Place>) -> Result<u8, Refusal> {
-    let bytes = symbols.get(VERSION).and_then(|place| image.bytes(place.address));
+fn minor_version(image: &LoadedImage, symbols: &HashMap<&str, Symbol>) -> Result<u8, Refusal> {
+    let bytes = symbols.get(VERSION).and_then(|symbol| image.bytes(symbol.address));
     let text = bytes.unwrap_or_default().iter().take(16).take_while(|byte| **byte != 0);
     let text: String = text.map(|byte| char::from(*byte)).collect();
     let mut parts = text.split('.').map(|part| part.parse::<u8>().ok());

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::offsets::{PREFIX, symbols};
 use super::{Constants, Offsets, Symbols, V8, check};
 use crate::glibc::{ThreadLayout, thread_pointers};
-use crate::images::Place;
+use crate::images::Symbol;
 use crate::{LoadedImage, Memory, Process, Refusal};
 
 /// A constant that all versions export.
@@ -50,8 +50,8 @@ pub fn detect(process: &Process) -> Result<Option<V8>, Refusal> {
     names.extend(BUILTINS);
     let found = image.symbols(&names);
     let version = [MAJOR, MINOR].map(|name| -> Result<u32, Refusal> {
-        let Some(place) = found.get(name) else { return Ok(0) };
-        Ok(process.memory.half(place.address)?)
+        let Some(symbol) = found.get(name) else { return Ok(0) };
+        Ok(process.memory.half(symbol.address)?)
     });
     let [major, minor] = version;
     let version = [major?, minor?];
@@ -78,7 +78,7 @@ pub fn detect(process: &Process) -> Result<Option<V8>, Refusal> {
 fn places(
     process: &Process,
     image: &LoadedImage,
-    found: &HashMap<&str, Place>,
+    found: &HashMap<&str, Symbol>,
 ) -> Result<Symbols, Refusal> {
     let isolate = match (found.get(CURRENT), found.get(KEY)) {
         (Some(variable), _) => image.thread_local(*variable).map(|distance| vec![distance]),
@@ -97,9 +97,9 @@ fn places(
         Some(code.address.wrapping_add(distance))
     });
     // In some versions, the second name is that of a pointer to the code.
-    let mut first = BUILTINS.iter().find_map(|name| found.get(name)).map(|place| place.address);
+    let mut first = BUILTINS.iter().find_map(|name| found.get(name)).map(|symbol| symbol.address);
     if exit_frame.is_none()
-        && let Some(blob) = found.get(BLOB).and_then(|place| blob(image, *place, process.memory))
+        && let Some(blob) = found.get(BLOB).and_then(|symbol| blob(image, *symbol, process.memory))
         && let Some(code) = image.bytes(blob)
     {
         let code = &code[..code.len().min(MAX_BLOB)];
@@ -108,7 +108,7 @@ fn places(
         first = Some(blob);
     }
     let builtins = first.filter(|first| interpreter.is_some_and(|address| *first <= address));
-    let bytecodes = found.get(BYTECODES).and_then(|place| bytecodes(image, *place));
+    let bytecodes = found.get(BYTECODES).and_then(|symbol| bytecodes(image, *symbol));
     Ok(Symbols {
         isolate: isolate.unwrap_or_default(),
         exit_frame,
@@ -119,9 +119,9 @@ fn places(
 }
 
 /// The table of the sizes of bytecodes: at most 256 of each scale.
-fn bytecodes(image: &LoadedImage, place: Place) -> Option<Vec<u8>> {
-    let size = usize::try_from(place.size).ok().filter(|size| *size <= 3 * 256 && size % 3 == 0)?;
-    Some(image.bytes(place.address)?.get(..size)?.to_vec())
+fn bytecodes(image: &LoadedImage, table: Symbol) -> Option<Vec<u8>> {
+    let size = usize::try_from(table.size).ok().filter(|size| *size <= 3 * 256 && size % 3 == 0)?;
+    Some(image.bytes(table.address)?.get(..size)?.to_vec())
 }
 
 /// Most bytes of a function in which an instruction is searched.
@@ -132,7 +132,7 @@ const MAX_BLOB: usize = 8 << 20;
 
 /// The address of all built-in code, from the function that returns it: `lea rax, [rip + distance]`,
 /// `mov rax, [rax]`.
-fn blob(image: &LoadedImage, function: Place, memory: &dyn Memory) -> Option<u64> {
+fn blob(image: &LoadedImage, function: Symbol, memory: &dyn Memory) -> Option<u64> {
     let [0x48, 0x8d, 0x05, a, b, c, d, 0x48, 0x8b, 0x00] = image.constant(function.address)? else {
         return None;
     };

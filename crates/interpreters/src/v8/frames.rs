@@ -59,7 +59,7 @@ enum Position {
     /// In bytecode, as in a key.
     Bytecode(u32),
     /// In machine code.
-    Machine(machine::Place),
+    Machine(machine::CodeAddress),
 }
 
 /// A frame of the chain.
@@ -221,10 +221,10 @@ impl Decoder<'_> {
                 in_bytecode(all[register::OFFSET])
             }
             (Some(pc), _) => {
-                return Position::Machine(machine::Place { pc, is_innermost: false });
+                return Position::Machine(machine::CodeAddress { pc, is_innermost: false });
             }
             (None, Some(_)) if let Some(pc) = self.ip => {
-                return Position::Machine(machine::Place { pc, is_innermost: true });
+                return Position::Machine(machine::CodeAddress { pc, is_innermost: true });
             }
             _ => CodeKey::UNKNOWN,
         })

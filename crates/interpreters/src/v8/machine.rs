@@ -25,13 +25,13 @@ const ALIGNMENT: u64 = 32;
 
 /// An address in machine code, in the last word of a key's identity and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct CodeAddress {
     pub pc: u64,
     /// The instruction is executing; else it is that behind a call.
     pub is_innermost: bool,
 }
 
-impl Place {
+impl CodeAddress {
     const INNERMOST: u64 = 2;
     const MARK: u64 = 1;
     const PC_SHIFT: u32 = 48;
@@ -41,14 +41,14 @@ impl Place {
     pub fn encode(self, code: [u64; 2]) -> (u64, u32) {
         let [own, shared] = code.map(hash);
         let hash = shared << SHARED_HASH | own << OWN_HASH;
-        let innermost = if self.is_innermost { Place::INNERMOST } else { 0 };
-        let word = self.pc >> 32 << Place::PC_SHIFT | hash | innermost | Place::MARK;
+        let innermost = if self.is_innermost { CodeAddress::INNERMOST } else { 0 };
+        let word = self.pc >> 32 << CodeAddress::PC_SHIFT | hash | innermost | CodeAddress::MARK;
         (word, self.pc as u32)
     }
 
     /// The key with this place, if it is one of machine code with another one.
     fn replace(self, key: CodeKey) -> CodeKey {
-        const HASH: u64 = (1 << Place::PC_SHIFT) - 4;
+        const HASH: u64 = (1 << CodeAddress::PC_SHIFT) - 4;
         let [script, scope, number, word] = key.identity;
         let (own, position) = self.encode([0, 0]);
         let word = own & !HASH | word & HASH;
@@ -56,11 +56,11 @@ impl Place {
     }
 
     /// `None` if the key is not one of machine code.
-    pub fn decode(key: &CodeKey) -> Option<Place> {
+    pub fn decode(key: &CodeKey) -> Option<CodeAddress> {
         let word = key.identity[3];
-        let pc = word >> Place::PC_SHIFT << 32 | u64::from(key.position);
-        let is_innermost = word & Place::INNERMOST != 0;
-        (word & Place::MARK != 0).then_some(Place { pc, is_innermost })
+        let pc = word >> CodeAddress::PC_SHIFT << 32 | u64::from(key.position);
+        let is_innermost = word & CodeAddress::INNERMOST != 0;
+        (word & CodeAddress::MARK != 0).then_some(CodeAddress { pc, is_innermost })
     }
 }
 
@@ -95,17 +95,17 @@ struct Machine {
 /// frame around it does.
 pub(super) fn locate(frames: &mut [UserFrame], native: &NativeStack) {
     let Some(UserFrame { address, code, .. }) = frames.first_mut() else { return };
-    let is_innermost = Place::decode(code).is_some_and(|place| place.is_innermost);
+    let is_innermost = CodeAddress::decode(code).is_some_and(|place| place.is_innermost);
     let number = native.frames.iter().position(|frame| frame.stack.contains(address));
     if let (true, Some(number @ 1..)) = (is_innermost, number) {
-        let place = Place { pc: native.frames[number].address, is_innermost: false };
+        let place = CodeAddress { pc: native.frames[number].address, is_innermost: false };
         *code = place.replace(*code);
     }
 }
 
 /// The frames of JavaScript that a frame executes.
 pub(super) fn executed(v8: &V8, key: &CodeKey, memory: &dyn Memory) -> Executed {
-    let Some(place) = Place::decode(key) else { return Executed::Itself };
+    let Some(place) = CodeAddress::decode(key) else { return Executed::Itself };
     let [script, scope, number, _] = key.identity;
     let identity = [script, scope, number, 0];
     let own = CodeKey { identity, position: CodeKey::UNKNOWN, ..*key };
@@ -123,7 +123,7 @@ fn frames(
     v8: &V8,
     heap: Heap<'_>,
     key: &CodeKey,
-    place: Place,
+    place: CodeAddress,
     word: u64,
 ) -> Result<Vec<CodeKey>, No> {
     if v8.is_built_in(place.pc) {
@@ -212,20 +212,20 @@ mod tests {
     #[test]
     fn a_place_is_kept_in_a_key() {
         for (pc, is_innermost) in [(0x7f63_09fc_5b80, true), (0x5_0000_0001, false), (3, true)] {
-            let place = Place { pc, is_innermost };
+            let place = CodeAddress { pc, is_innermost };
             let (word, position) = place.encode([1, 2]);
             let key = CodeKey { object: 1, identity: [0, 0, 0, word], position };
-            assert_eq!(Place::decode(&key), Some(place));
+            assert_eq!(CodeAddress::decode(&key), Some(place));
             assert_ne!(place.encode([1, 3]).0, word);
         }
         let key = CodeKey { object: 1, identity: [1, 1, 1, 0], position: 5 };
-        assert_eq!(Place::decode(&key), None);
+        assert_eq!(CodeAddress::decode(&key), None);
     }
 
     #[test]
     fn a_function_that_calls_code_without_a_frame_goes_on_behind_the_call() {
         let place = |pc, is_innermost| {
-            let (word, position) = Place { pc, is_innermost }.encode([1, 2]);
+            let (word, position) = CodeAddress { pc, is_innermost }.encode([1, 2]);
             CodeKey { object: 1, identity: [0, 0, 0, word], position }
         };
         let frame = |address, code| UserFrame { address, code, is_entry: true };

@@ -4,7 +4,7 @@
 use super::super::V8;
 use super::super::heap::{Heap, No};
 use super::super::names;
-use super::{Machine, Place};
+use super::{CodeAddress, Machine};
 use crate::CodeKey;
 
 /// Largest bytecode and largest table of sizes that are read, in bytes.
@@ -20,7 +20,7 @@ pub(super) fn position(
     heap: Heap<'_>,
     shared: u64,
     machine: Machine,
-    place: Place,
+    place: CodeAddress,
 ) -> Result<u32, No> {
     let code = heap.offsets.code;
     let [data, table] = heap.words(machine.object, code.data)?;

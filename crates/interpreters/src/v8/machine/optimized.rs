@@ -16,21 +16,21 @@ const MAX_TABLE: u32 = 256 << 10;
 
 /// A place in a script, and which inlined function it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct SourcePlace {
     /// Number of characters before it.
     at: u32,
     /// Number of the place at which the function is inlined; `None` if it is the code's own.
     inlining: Option<u32>,
 }
 
-impl Place {
+impl SourcePlace {
     /// Of a `SourcePosition`: from the lowest bit, whether it is not in a script, the place and the
     /// number, each plus 1.
-    fn decode(bits: i64) -> Option<Place> {
+    fn decode(bits: i64) -> Option<SourcePlace> {
         let at = (bits >> 1 & 0x3fff_ffff) as u32;
         let inlining = (bits >> 31 & 0xffff) as u32;
         let at = at.checked_sub(1).filter(|_| bits & 1 == 0)?;
-        Some(Place { at, inlining: inlining.checked_sub(1) })
+        Some(SourcePlace { at, inlining: inlining.checked_sub(1) })
     }
 }
 
@@ -73,9 +73,9 @@ fn frame(heap: Heap<'_>, shared: u64, place: u32) -> Result<CodeKey, No> {
 
 /// The last place of a table before a distance from the first instruction: that of the call behind which
 /// the distance is.
-fn place_before(table: &[u8], distance: u32) -> Option<Place> {
+fn place_before(table: &[u8], distance: u32) -> Option<SourcePlace> {
     let entries = names::entries(table).take_while(|(position, _)| *position < distance.into());
-    Place::decode(entries.last()?.1)
+    SourcePlace::decode(entries.last()?.1)
 }
 
 /// Deoptimization data (`DeoptimizationData`).
@@ -131,7 +131,7 @@ impl Data {
     }
 
     /// An inlined function, and the place of its call.
-    fn inlined(&self, heap: Heap<'_>, number: u32) -> Result<(u64, Place), No> {
+    fn inlined(&self, heap: Heap<'_>, number: u32) -> Result<(u64, SourcePlace), No> {
         // A place, the number of the function, and a gap.
         const SIZE: u32 = 16;
         let kind = heap.kind(self.inlining)?;
@@ -148,7 +148,7 @@ impl Data {
         let literal = heap.items(self.literals, function, 1)?[0];
         let shared = weak_object(literal).unwrap_or(literal);
         heap.typed(shared, heap.offsets.types.shared)?;
-        Ok((shared, Place::decode(bits.cast_signed()).ok_or(No::Other)?))
+        Ok((shared, SourcePlace::decode(bits.cast_signed()).ok_or(No::Other)?))
     }
 }
 
@@ -158,8 +158,11 @@ mod tests {
 
     #[test]
     fn a_place_has_the_number_of_its_inlining() {
-        assert_eq!(Place::decode(20 << 1), Some(Place { at: 19, inlining: None }));
-        assert_eq!(Place::decode(3 << 31 | 20 << 1), Some(Place { at: 19, inlining: Some(2) }));
-        assert_eq!([Place::decode(0), Place::decode(20 << 1 | 1)], [None; 2]);
+        assert_eq!(SourcePlace::decode(20 << 1), Some(SourcePlace { at: 19, inlining: None }));
+        assert_eq!(
+            SourcePlace::decode(3 << 31 | 20 << 1),
+            Some(SourcePlace { at: 19, inlining: Some(2) })
+        );
+        assert_eq!([SourcePlace::decode(0), SourcePlace::decode(20 << 1 | 1)], [None; 2]);
     }
 }
