@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::frames::place;
 use super::heap::{Heap, No};
 
 /// Names of constants, without `v8dbg_`. Of several names for one thing, a version has one or two.
@@ -286,8 +287,12 @@ impl Offsets {
             "class_SharedFunctionInfo__name_or_scope_info__Tagged_Object_",
             "class_SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_",
         ])?;
-        // What is copied of it, and what of that is compared (`frames.rs`).
-        let is_copied_whole = get("class_SharedFunctionInfo__flags__int")? == script + 16
+        let shared = get("class_JSFunction__shared__SharedFunctionInfo")?;
+        // What is copied of both, and what of that is compared (`frames.rs`).
+        let function = place::FUNCTION_LO..place::FUNCTION_LO + place::FUNCTION_SIZE;
+        let is_copied_whole = function.contains(&shared)
+            && script >= place::SHARED_LO + 8
+            && get("class_SharedFunctionInfo__flags__int")? == script + 16
             && get("class_SharedFunctionInfo__internal_formal_parameter_count__uint16_t")?
                 == script + 10
             && get("class_SharedFunctionInfo__raw_function_token_offset__int16_t")? == script + 12;
@@ -344,7 +349,7 @@ impl Offsets {
         Some(Offsets {
             version,
             map_type: get("class_Map__instance_type__uint16_t")?,
-            function_shared: get("class_JSFunction__shared__SharedFunctionInfo")?,
+            function_shared: shared,
             shared_data: 8,
             shared_name: name,
             shared_script: script,

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::memory::Counted;
 use crate::merge::{NativeFrame, NativeStack};
+use crate::v8::Offsets;
 
 #[test]
 fn a_cycle_of_frames_gives_none() {
@@ -18,6 +19,24 @@ fn a_cycle_of_frames_gives_none() {
         let copies = copies(&v8, pointer, &counted);
         assert_eq!(frames(&v8, &copies), (ChainEnd::Damaged, Vec::new()), "{}", image.version);
         assert!(counted.calls.get() < 4 * 1024 + 100);
+    }
+}
+
+#[test]
+fn offsets_outside_of_what_is_copied_are_refused() {
+    const SHARED: &str = "class_JSFunction__shared__SharedFunctionInfo";
+    for image in &IMAGES {
+        let v8 = V8::of_recorded(&image.memory()).unwrap();
+        let Offsets { version, constants, function_shared, .. } = v8.offsets.clone();
+        let new = |offset: u32| {
+            let mut constants = constants.clone();
+            constants.insert(SHARED.to_owned(), offset as i32);
+            Offsets::new(version, constants)
+        };
+        assert!(new(function_shared).is_some(), "{}", image.version);
+        for offset in [0, 16, 23, 56, 65_535] {
+            assert!(new(offset).is_none(), "{}: {offset}", image.version);
+        }
     }
 }
 
