@@ -28,6 +28,7 @@ pub mod v8;
 pub mod walk;
 
 use std::fmt;
+use std::ops::Range;
 
 pub use images::{LoadedImage, MappedFiles, Process};
 pub use interpreter::Interpreter;
@@ -55,10 +56,16 @@ pub trait Runtime: Send + Sync {
     fn merge(&self, copied: Copied<'_>, native: &NativeStack, frames: &mut Vec<UserFrame>)
     -> Merge;
 
-    /// The beginning of the function that an address belongs to, if that is one which executes the
-    /// user's functions, of many instructions: which one of them it is does not distinguish stacks.
-    fn evaluation(&self, _address: u64) -> Option<u64> {
-        None
+    /// The function that executes the user's functions, in all of its parts, of which the first one has
+    /// its beginning: which of its many instructions is executing does not distinguish stacks. Empty if
+    /// it has none of that kind.
+    fn evaluation(&self) -> &[Range<u64>] {
+        &[]
+    }
+
+    /// True for addresses of [`Runtime::evaluation`].
+    fn evaluates(&self, address: u64) -> bool {
+        self.evaluation().iter().any(|part| part.contains(&address))
     }
 
     /// The frames of the user's that a frame of machine code executes.

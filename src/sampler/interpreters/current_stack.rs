@@ -114,7 +114,8 @@ impl Interpreters {
     /// executes the user's functions.
     pub fn evaluation(&self, pid: i32, address: u64) -> Option<u64> {
         let InProcess::Found(found) = self.processes.get(&pid)? else { return None };
-        found.runtime.evaluation(address)
+        let beginning = found.runtime.evaluation().first()?.start;
+        found.runtime.evaluates(address).then_some(beginning)
     }
 }
 

@@ -174,8 +174,8 @@ impl Runtime for Cpython {
         runs::merge(self, copied.walks, native, frames)
     }
 
-    fn evaluation(&self, address: u64) -> Option<u64> {
-        self.symbols.evaluation.first().filter(|_| self.evaluates(address)).map(|part| part.start)
+    fn evaluation(&self) -> &[Range<u64>] {
+        &self.symbols.evaluation
     }
 
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name {

@@ -13,7 +13,7 @@ use super::frames::{Link, decode};
 use super::{CFrames, Cpython};
 use crate::merge::{Merge, NativeStack, Run, Runs, merge as merge_runs};
 use crate::walk::{Status, WalkCopy};
-use crate::{ChainEnd, UserFrame};
+use crate::{ChainEnd, Runtime, UserFrame};
 use sys::arch;
 
 /// Most bytes of the evaluation function within which it links its frame into the list of frames. 3.11
@@ -99,11 +99,6 @@ pub(super) fn is_consistent(cpython: &Cpython, copies: &[WalkCopy]) -> bool {
 }
 
 impl Cpython {
-    /// True for addresses of the evaluation function.
-    pub(super) fn evaluates(&self, address: u64) -> bool {
-        self.symbols.evaluation.iter().any(|part| part.contains(&address))
-    }
-
     /// True if the innermost frame has just begun an evaluation, in versions of which it may have no
     /// valid frame then.
     fn begins_evaluation(&self, native: &NativeStack) -> bool {

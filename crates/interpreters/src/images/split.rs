@@ -13,6 +13,7 @@ use gimli::{
     UnwindContext, UnwindSection,
 };
 use object::elf::PT_GNU_EH_FRAME;
+use sys::arch;
 
 use super::{LoadedImage, Symbol};
 
@@ -139,18 +140,11 @@ impl LoadedImage<'_> {
     }
 }
 
-/// Jumps of the code at an address, with a distance of 32 bits (`jmp`, `jcc`), and what only looks so.
+/// Jumps of the code at an address, and what only looks so.
 fn jumps(code: &[u8], start: u64) -> impl Iterator<Item = Jump> {
-    let distance = |at: usize| Some(i32::from_le_bytes(*code.get(at..)?.first_chunk()?));
-    (0..code.len()).filter_map(move |at| {
-        let length = match (code[at], code.get(at + 1)) {
-            (0xe9, _) => 5,
-            (0x0f, Some(0x80..=0x8f)) => 6,
-            _ => return None,
-        };
-        let from = start.wrapping_add(at as u64);
-        let next = from.wrapping_add(length as u64);
-        Some(Jump { from, to: next.wrapping_add_signed(distance(at + length - 4)?.into()) })
+    arch::jumps(code).map(move |(at, to)| Jump {
+        from: start.wrapping_add(at as u64),
+        to: start.wrapping_add_signed(to),
     })
 }
 

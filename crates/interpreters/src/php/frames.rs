@@ -4,8 +4,7 @@ use super::lines::{Current, position_of_line};
 use super::offsets::INSTRUCTION;
 use super::{Offsets, Php};
 use crate::walk::{Behind, Block, Frame, Status};
-use crate::{ChainEnd, CodeKey, Copied, UserFrame};
-use sys::arch;
+use crate::{ChainEnd, CodeKey, Copied, Runtime, UserFrame};
 
 /// Bits of a frame that tell how it was called (`ZEND_CALL_*`): it is code of a file or an `eval`, not
 /// a function; an evaluation began with it.
@@ -269,11 +268,10 @@ struct Registers {
 impl Registers {
     fn of(php: &Php, copied: Copied<'_>) -> Option<Registers> {
         let all = copied.registers.in_dwarf_order().filter(|_| php.symbols.has_registers)?;
-        let ip = copied.registers.bytes().get(arch::IP * 8..)?.first_chunk()?;
         Some(Registers {
             frame: *all.get(FRAME_REGISTER)?,
             instruction: *all.get(INSTRUCTION_REGISTER)?,
-            is_evaluation: php.evaluates(u64::from_ne_bytes(*ip)),
+            is_evaluation: php.evaluates(copied.registers.instruction_pointer()?),
         })
     }
 }

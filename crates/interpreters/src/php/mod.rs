@@ -74,11 +74,6 @@ impl Php {
         Php { offsets, symbols, layout, walks: [walk] }
     }
 
-    /// True for addresses of the evaluation function.
-    fn evaluates(&self, address: u64) -> bool {
-        self.symbols.evaluation.iter().any(|part| part.contains(&address))
-    }
-
     /// Sets the largest number of frames of a walk.
     pub fn set_most(&mut self, most: u32) {
         self.walks[0].most = most;
@@ -109,8 +104,8 @@ impl Runtime for Php {
         runs::merge(self, copied, native, frames)
     }
 
-    fn evaluation(&self, address: u64) -> Option<u64> {
-        self.symbols.evaluation.first().filter(|_| self.evaluates(address)).map(|part| part.start)
+    fn evaluation(&self) -> &[Range<u64>] {
+        &self.symbols.evaluation
     }
 
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name {

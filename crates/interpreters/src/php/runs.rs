@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::Php;
 use super::frames::{Chain, Link, decode};
 use crate::merge::{Merge, NativeStack, Run, Runs, lay_out};
-use crate::{ChainEnd, Copied, UserFrame};
+use crate::{ChainEnd, Copied, Runtime, UserFrame};
 
 /// The frames of an evaluation.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ use super::Ruby;
 use super::frames::{Chain, Part, decode};
 use crate::merge::{Merge, NativeStack, Place, Run, Runs, merge as merge_runs};
 use crate::walk::{Status, WalkCopy};
-use crate::{ChainEnd, UserFrame};
+use crate::{ChainEnd, Runtime, UserFrame};
 
 pub(super) fn merge(
     ruby: &Ruby,
@@ -60,13 +60,6 @@ pub(super) fn is_consistent(ruby: &Ruby, copies: &[WalkCopy]) -> bool {
     chain.end != ChainEnd::Complete
         || !tags.is_complete
         || pair(&chain, &tags).is_some_and(|parts| !parts.is_empty())
-}
-
-impl Ruby {
-    /// True for addresses of the evaluation function.
-    pub(super) fn evaluates(&self, address: u64) -> bool {
-        self.symbols.evaluation.iter().any(|part| part.contains(&address))
-    }
 }
 
 /// Tags of evaluations, the innermost first.
