@@ -3,10 +3,11 @@
 //! names are walked.
 
 use interpreters::glibc::{ThreadLayout, thread_pointers};
+use interpreters::hotspot::HotSpot;
 use interpreters::walk::{Thread, run};
 use interpreters::{
     Budget, Copied, Executed, LoadedImage, MappedFiles, Memory, Process, ProcessMemory, Recorder,
-    Runtime, cpython, php, ruby, v8,
+    Runtime, cpython, hotspot, php, ruby, v8,
 };
 
 use sys::record::AllRegs;
@@ -21,6 +22,13 @@ fn main() {
     let files = MappedFiles::open(pid).expect("files of the process");
     let threads = sys::procfs::threads(pid).expect("threads of the process");
     let images = files.images();
+    if let Some(found) = hotspot(&Process { images: &images, threads: &threads, memory: &recorder })
+    {
+        let mut recorded = recorder.into_recorded();
+        recorded.facts = found.facts();
+        std::fs::write(output, recorded.to_bytes()).expect("a file is written");
+        return;
+    }
     // What V8's check reads is large, and not recorded.
     let process = Process { images: &images, threads: &threads, memory: &memory };
     let (runtime, facts, pointers): (Box<dyn Runtime>, _, _) =
@@ -54,6 +62,18 @@ fn main() {
     let pointers: Vec<String> = pointers.iter().map(pair).collect();
     recorded.facts.push(("pointers".to_owned(), pointers.join(" ")));
     std::fs::write(output, recorded.to_bytes()).expect("a file is written");
+}
+
+/// HotSpot of a process, if it has one, after its methods were read: all that execute C++ now.
+fn hotspot(process: &Process) -> Option<HotSpot> {
+    let found = hotspot::detect(process).expect("HotSpot that is supported")?;
+    for frame in found.last_frames(process.memory).expect("threads") {
+        let keys = found.walk(frame, process.memory);
+        for key in keys.unwrap_or_default() {
+            found.name(&key, process.memory);
+        }
+    }
+    Some(found)
 }
 
 /// The interpreter of a process without V8, and what else is known of it.

@@ -16,6 +16,7 @@ pub mod cpython;
 pub mod glibc;
 #[cfg(not(feature = "testing"))]
 mod glibc;
+pub mod hotspot;
 mod images;
 mod interpreter;
 mod lines;
@@ -76,6 +77,11 @@ pub trait Runtime: Send + Sync {
 
     /// Names a code object that was copied at a sample, if it is still the same.
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name;
+
+    /// HotSpot, whose frames are native ones, and need no walk.
+    fn hotspot(&self) -> Option<&hotspot::HotSpot> {
+        None
+    }
 }
 
 /// What was copied at a sample.
