@@ -14,6 +14,7 @@ mod cfi;
 mod code;
 mod go_frames;
 mod go_stacks;
+mod managed;
 mod memo;
 mod module;
 mod read_pages;
@@ -25,6 +26,7 @@ mod uncovered;
 mod walk;
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use sys::image::{Hit, Images, State};
 use sys::maps::Regions;
@@ -34,6 +36,7 @@ use sys::{FileAddress, FileOffset, ProcessAddress, ThreadId};
 #[cfg(feature = "testing")]
 pub use code::{Cost, fuzz_cost};
 use go_stacks::GoPositions;
+pub use managed::{ManagedAddress, ManagedBytes, ManagedCode, ManagedShape};
 use memo::Memo;
 pub use memo::{Kept, SLOTS};
 use module::{Modules, RuleCache};
@@ -328,6 +331,10 @@ pub struct Unwinder {
     rules: RuleCache,
     memo: Memo,
     run_time: RunTimeCode,
+    /// See [`Unwinder::set_managed_code`].
+    managed: Option<Arc<dyn ManagedCode>>,
+    /// The last step was out of code that a run-time system describes.
+    is_managed: bool,
     go: GoPositions,
     /// A caller's frame pointer was unknown in the current walk.
     blind: bool,

@@ -237,6 +237,9 @@ impl Unwinder {
         images: &mut Images,
         read: &mut impl FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
+        if let Some(step) = self.by_managed_code(walk, frame, regs, read) {
+            return step;
+        }
         let mut caller = *regs;
         let step = match self.run_time_rule(walk.process(), frame) {
             Some(rule) => module::by_rule(rule, frame.kind, &mut caller, read),

@@ -110,6 +110,7 @@ impl Unwinder {
     pub(super) fn begin(&mut self, walk: &Walk<'_>) {
         self.memo.begin(walk.thread.tid, walk.regions.version());
         self.blind = false;
+        self.is_managed = false;
         self.go = GoPositions::of(walk.stack.rest.go());
     }
 
@@ -208,6 +209,10 @@ impl Unwinder {
         if self.blind || end == StackEnd::ExceptionDelivery {
             return StackEnd::ExceptionDelivery;
         }
+        // Its callers have no frame pointers.
+        if self.is_managed {
+            return end;
+        }
         // Frame pointers lead on from the same memory.
         if self.splice(walk, regs, frames, images)
             && frames.last().is_some_and(|&last| self.is_outermost(last, images))
@@ -236,6 +241,7 @@ impl Unwinder {
         images: &mut Images,
         reads: &mut Reads,
     ) -> Step {
+        self.is_managed = false;
         if let Some(step) = self.across_go_stacks(walk, frame, regs, images, reads) {
             return step;
         }

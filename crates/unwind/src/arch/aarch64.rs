@@ -8,6 +8,7 @@ use gimli::{RegisterRule, Vendor};
 
 use crate::cfi::{KnownRegisters, Return, Rule, Saved};
 use crate::code::{AtReturn, Between, CallTarget, File, Leads, Proof, Text};
+use crate::managed::ManagedBytes;
 use crate::module::Step;
 use crate::{AddressKind, CodeAddress};
 use sys::arch::DWARF_ORDER;
@@ -259,6 +260,21 @@ impl Moved {
 /// The rule of the code at an instruction or return address, if it goes straight to a return and
 /// finds its return address by the stack pointer alone: not yet.
 pub fn straight_rule(_code: &[u8], _kind: AddressKind) -> Option<Rule> {
+    None
+}
+
+/// The rule of code that a run-time system describes: not yet.
+pub fn managed_rule(_code: &ManagedBytes, _at: u64, _kind: AddressKind) -> Option<Rule> {
+    None
+}
+
+/// The rule of such code with a frame pointer: not yet.
+pub fn linked_frame() -> Option<Rule> {
+    None
+}
+
+/// The rule of a frame of this many bytes of such code: not yet.
+pub fn sized_frame(_size: u32) -> Option<Rule> {
     None
 }
 

@@ -11,7 +11,7 @@ mod go;
 
 pub use code::{
     CodeCache, CodeFrame, DeliveryContexts, LONGEST_CALL, Moved, contexts, delivers,
-    each_reference, is_after_call, straight_rule,
+    each_reference, is_after_call, managed_rule, sized_frame, straight_rule,
 };
 pub use go::{GO_AFTER, GO_BEFORE, go_rule, go_start, may_have_go_rules};
 
@@ -95,6 +95,11 @@ pub fn switches_segment(rule: Rule) -> bool {
 /// True if a function with this rule has a frame pointer.
 pub fn has_pointer(rule: Rule) -> bool {
     rule == WITH_POINTER
+}
+
+/// The rule of code that a run-time system describes, with a frame pointer.
+pub fn linked_frame() -> Option<Rule> {
+    Some(WITH_POINTER)
 }
 
 /// The caller's stack pointer in a function with this frame pointer.

@@ -53,6 +53,11 @@ impl RuleCache {
         self.lacking
     }
 
+    /// True while only cached results are used.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// Analyses no code from now on, or again.
     pub fn set_hurried(&mut self, hurried: bool) {
         self.hurried = hurried;

@@ -17,6 +17,7 @@ mod effect;
 mod flow;
 mod frame;
 mod graph;
+mod managed;
 mod moved;
 mod onward;
 mod recent;
@@ -26,6 +27,7 @@ mod values;
 pub use cache::CodeCache;
 pub use delivery::{DeliveryContexts, contexts, delivers};
 pub use frame::CodeFrame;
+pub use managed::{managed_rule, sized_frame};
 pub use moved::Moved;
 pub use straight::straight_rule;
 

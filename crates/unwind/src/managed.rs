@@ -1,0 +1,175 @@
+//! Frames of code that a run-time system has made and describes, as HotSpot does.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::arch;
+use super::module::{self, Step};
+use super::walk::Walk;
+use super::{AddressKind, Frame, Unwinder};
+use sys::record::Regs;
+
+/// What run-time systems state of the code that they make.
+pub trait ManagedCode: Send + Sync {
+    /// How a frame in memory without a file leads to its caller's.
+    fn shape(&self, at: ManagedAddress) -> ManagedShape;
+
+    /// True if a word is the address of a method; `None`: memory has to be read for that.
+    fn is_method(&self, at: ManagedAddress, word: u64) -> Option<bool>;
+}
+
+/// The address of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManagedAddress {
+    /// The process.
+    pub pid: i32,
+    /// Instruction pointer or return address.
+    pub address: u64,
+    /// Kind of the address.
+    pub kind: AddressKind,
+    /// Memory of the process may be read.
+    pub may_read: bool,
+}
+
+/// How a frame leads to its caller's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ManagedShape {
+    /// No run-time system has made its code.
+    Foreign,
+    /// Memory has to be read.
+    Unread,
+    /// The code may have been replaced since the sample.
+    Unknown,
+    /// It has this size in bytes: the return address is below the caller's stack pointer, and the
+    /// caller's frame pointer below that.
+    Sized(u32),
+    /// The frame pointer leads to the caller's.
+    Linked,
+    /// It executes bytecode: the frame pointer leads to the return address and the caller's frame
+    /// pointer.
+    Interpreted {
+        /// Distance below the frame pointer of the caller's stack pointer.
+        sender: u64,
+        /// Distance below the frame pointer of the method's address.
+        method: u64,
+    },
+    /// By its instructions.
+    Code(ManagedBytes),
+}
+
+/// Machine code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagedBytes {
+    /// Instructions.
+    pub bytes: Arc<[u8]>,
+    /// The address of the first one.
+    pub start: u64,
+    /// The instructions with a complete frame, and its size in bytes, but where they remove it; `None`:
+    /// it is code without frames of a known size, which may jump to other code as a call does.
+    pub body: Option<(Range<u64>, u32)>,
+}
+
+impl Unwinder {
+    /// From now on, asks for frames of run-time code.
+    pub fn set_managed_code(&mut self, code: Arc<dyn ManagedCode>) {
+        self.managed = Some(code);
+    }
+
+    /// Registers in the frames of the last stack that was walked, the innermost first. Frames that only
+    /// frame pointers have led to, which are the outermost ones, have none.
+    pub fn registers(&self) -> impl Iterator<Item = Regs> + '_ {
+        let steps = self.memo.last_steps().iter().rev().take(self.walked);
+        steps.map(|step| step.regs)
+    }
+
+    /// One step up from code that a run-time system describes; `None`: none does.
+    pub(super) fn by_managed_code(
+        &mut self,
+        walk: &Walk<'_>,
+        frame: Frame,
+        regs: &mut Regs,
+        read: &mut impl FnMut(u64) -> Result<u64, ()>,
+    ) -> Option<Step> {
+        let managed = self.managed.clone()?;
+        let at = ManagedAddress {
+            pid: walk.thread.pid,
+            address: frame.address.0,
+            kind: frame.kind,
+            may_read: !self.rules.is_closed(),
+        };
+        let shape = managed.shape(at);
+        self.is_managed = shape != ManagedShape::Foreign;
+        let mut lacks = || {
+            self.rules.lacks();
+            Some(Step::Failed)
+        };
+        let rule = match shape {
+            ManagedShape::Foreign => return None,
+            ManagedShape::Unread => return lacks(),
+            ManagedShape::Unknown => return Some(Step::Failed),
+            ManagedShape::Sized(size) => arch::sized_frame(size),
+            ManagedShape::Linked => arch::linked_frame(),
+            ManagedShape::Interpreted { .. } if regs.bp == 0 => return Some(Step::NeedsPointer),
+            ManagedShape::Interpreted { sender, method } => {
+                // It decides whether there is a frame, but not on its caller.
+                let word = regs.bp.checked_sub(method).map(|slot| walk.read(slot));
+                let Some(Ok(word)) = word else { return Some(Step::Failed) };
+                return match managed.is_method(at, word) {
+                    None => lacks(),
+                    Some(false) => Some(Step::Failed),
+                    Some(true) => Some(interpreted_step(sender, regs, read)),
+                };
+            }
+            ManagedShape::Code(code) => arch::managed_rule(&code, at.address, frame.kind),
+        };
+        Some(rule.map_or(Step::Failed, |rule| module::by_rule(rule, frame.kind, regs, read)))
+    }
+}
+
+/// A step out of a frame of bytecode, in which the caller's stack pointer is `sender` below the frame
+/// pointer.
+fn interpreted_step(
+    sender: u64,
+    regs: &mut Regs,
+    read: &mut impl FnMut(u64) -> Result<u64, ()>,
+) -> Step {
+    let Regs { sp, bp, .. } = *regs;
+    let (Some(slot), Some(usual)) = (bp.checked_sub(sender), arch::caller_sp(bp)) else {
+        return Step::Failed;
+    };
+    let (Ok(sender), Ok(link), Ok(ip)) = (read(slot), read(bp), read(bp.wrapping_add(8))) else {
+        return Step::Unreadable(bp.wrapping_add(8));
+    };
+    // Arguments and local variables are between the frame and the caller's.
+    if bp < sp || sender < usual || ip == 0 {
+        return Step::Failed;
+    }
+    *regs = Regs { ip, sp: sender, bp: link };
+    Step::Caller(ip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_of_bytecode_leads_to_its_sender() {
+        let bp = 0x1000;
+        let step = |sender: u64, ip: u64, sp: u64| {
+            let mut regs = Regs { ip: 1, sp, bp };
+            let mut read = |address: u64| match address {
+                0xff8 => Ok(sender),
+                0x1000 => Ok(0x2000),
+                0x1008 => Ok(ip),
+                _ => Err(()),
+            };
+            (interpreted_step(8, &mut regs, &mut read), regs)
+        };
+        let caller = Regs { ip: 7, sp: 0x1040, bp: 0x2000 };
+        assert_eq!(step(0x1040, 7, 0xf00), (Step::Caller(7), caller));
+        // The sender is below the frame, there is no caller, and the frame is below the stack pointer.
+        for (sender, ip, sp) in [(0x1000, 7, 0xf00), (0x1040, 0, 0xf00), (0x1040, 7, 0x1008)] {
+            assert_eq!(step(sender, ip, sp).0, Step::Failed);
+        }
+    }
+}
