@@ -53,6 +53,8 @@ pub enum ManagedShape {
         /// Distance below the frame pointer of the method's address.
         method: u64,
     },
+    /// Of an adapter, which moves the return address: by its instructions and registers.
+    Adapter(ManagedBytes),
     /// By its instructions.
     Code(ManagedBytes),
 }
@@ -67,6 +69,15 @@ pub struct ManagedBytes {
     /// The instructions with a complete frame, and its size in bytes, but where they remove it; `None`:
     /// it is code without frames of a known size, which may jump to other code as a call does.
     pub body: Option<(Range<u64>, u32)>,
+}
+
+/// The caller of an adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftAdapter {
+    /// The return address; `None`: at the stack pointer.
+    pub ip: Option<u64>,
+    /// The stack pointer.
+    pub sp: u64,
 }
 
 impl Unwinder {
@@ -120,6 +131,23 @@ impl Unwinder {
                     Some(true) => Some(interpreted_step(sender, regs, read)),
                 };
             }
+            ManagedShape::Adapter(code) => {
+                let all = walk.all.in_dwarf_order().filter(|_| !frame.kind.is_return());
+                let left = all.and_then(|all| arch::leave_adapter(&code, at.address, &all));
+                let Some(left) = left else { return Some(Step::Failed) };
+                let ip = match left.ip {
+                    Some(ip) => ip,
+                    None => match read(regs.sp) {
+                        Ok(ip) => ip,
+                        Err(()) => return Some(Step::Unreadable(regs.sp)),
+                    },
+                };
+                if left.sp <= regs.sp || ip == 0 {
+                    return Some(Step::Failed);
+                }
+                *regs = Regs { ip, sp: left.sp, ..*regs };
+                return Some(Step::Caller(ip));
+            }
             ManagedShape::Code(code) => arch::managed_rule(&code, at.address, frame.kind),
         };
         Some(rule.map_or(Step::Failed, |rule| module::by_rule(rule, frame.kind, regs, read)))
@@ -134,14 +162,15 @@ fn interpreted_step(
     read: &mut impl FnMut(u64) -> Result<u64, ()>,
 ) -> Step {
     let Regs { sp, bp, .. } = *regs;
-    let (Some(slot), Some(usual)) = (bp.checked_sub(sender), arch::caller_sp(bp)) else {
+    let Some(slot) = bp.checked_sub(sender) else {
         return Step::Failed;
     };
     let (Ok(sender), Ok(link), Ok(ip)) = (read(slot), read(bp), read(bp.wrapping_add(8))) else {
         return Step::Unreadable(bp.wrapping_add(8));
     };
-    // Arguments and local variables are between the frame and the caller's.
-    if bp < sp || sender < usual || ip == 0 {
+    // Arguments and local variables are between the frame and the caller's, or behind that: a method
+    // handle removes its own argument.
+    if bp < sp || sender <= bp || ip == 0 {
         return Step::Failed;
     }
     *regs = Regs { ip, sp: sender, bp: link };
@@ -168,7 +197,9 @@ mod tests {
         let caller = Regs { ip: 7, sp: 0x1040, bp: 0x2000 };
         assert_eq!(step(0x1040, 7, 0xf00), (Step::Caller(7), caller));
         // The sender is below the frame, there is no caller, and the frame is below the stack pointer.
-        for (sender, ip, sp) in [(0x1000, 7, 0xf00), (0x1040, 0, 0xf00), (0x1040, 7, 0x1008)] {
+        for (sender, ip, sp) in
+            [(0x1000, 7, 0xf00), (0xff0, 7, 0xf00), (0x1040, 0, 0xf00), (0x1040, 7, 0x1008)]
+        {
             assert_eq!(step(sender, ip, sp).0, Step::Failed);
         }
     }

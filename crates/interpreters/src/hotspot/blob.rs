@@ -42,7 +42,7 @@ pub struct Blob {
     /// The bytes of the code, if they were needed.
     bytes: OnceLock<Option<Arc<[u8]>>>,
     /// Debug information, if it was needed.
-    pub debug: OnceLock<Option<DebugInfo>>,
+    debug: OnceLock<Option<DebugInfo>>,
 }
 
 /// What a blob is.
@@ -163,7 +163,11 @@ impl Header {
         let size = u64::from(identity.size);
         let end = self.address.wrapping_add(size);
         let code = identity.code..self.stated(layout.blob.code_end);
-        let frame_size = u64::from(self.half(layout.blob.frame_size));
+        // -1: it has no frames of a known size (`CodeOffsets::no_frame_size`, and `no_frame_size` of C1).
+        let frame_size = match self.half(layout.blob.frame_size) {
+            u32::MAX => 0,
+            size => u64::from(size),
+        };
         let is_whole = size <= LARGEST
             && self.address <= code.start
             && code.start <= code.end
@@ -259,6 +263,25 @@ fn name(address: u64, memory: &dyn Memory) -> Result<String, ReadError> {
 }
 
 impl Blob {
+    /// Its debug information, if it is a method that has some and it can be read; without memory, if it
+    /// was read before.
+    pub fn debug(&self, layout: &Layout, memory: Option<&dyn Memory>) -> Option<&DebugInfo> {
+        let compiled = self.compiled.as_ref().filter(|_| self.kind == Kind::Compiled)?;
+        let Some(memory) = memory else { return self.debug.get()?.as_ref() };
+        let read = || DebugInfo::read(&compiled.places, layout.excludes_zero, memory).ok();
+        self.debug.get_or_init(read).as_ref()
+    }
+
+    /// True if code is added to it.
+    pub fn grows(&self) -> bool {
+        &*self.name == "vtable chunks"
+    }
+
+    /// True if it prepares calls from the interpreter to compiled code, and the other way.
+    pub fn is_adapter(&self) -> bool {
+        &*self.name == "I2C/C2I adapters"
+    }
+
     /// The bytes of its code, if they can be read; `None` without memory unless they were read before.
     pub fn bytes(&self, memory: Option<&dyn Memory>) -> Option<Arc<[u8]>> {
         let Some(memory) = memory else { return self.bytes.get().cloned().flatten() };
@@ -269,6 +292,11 @@ impl Blob {
             Some(bytes.into())
         };
         self.bytes.get_or_init(read).clone()
+    }
+
+    /// True if its debug information was read.
+    pub fn has_debug(&self) -> bool {
+        self.debug.get().is_some()
     }
 
     /// True if its bytes were read.

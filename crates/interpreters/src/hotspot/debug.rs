@@ -67,6 +67,14 @@ impl DebugInfo {
         self.positions.len() * 8 + self.scopes.len() + self.metadata.len() * 8
     }
 
+    /// True if exactly this distance from the first instruction is described.
+    pub fn describes(&self, distance: u64) -> bool {
+        let distance = i32::try_from(distance);
+        distance.is_ok_and(|distance| {
+            self.positions.binary_search_by_key(&distance, |(at, _)| *at).is_ok()
+        })
+    }
+
     /// The methods of the first described instruction at or behind a distance from the first one, the
     /// innermost first; none if the compiler has described none.
     pub fn scopes(&self, distance: u32) -> Vec<Scope> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::blob::{Blob, Kind};
-use super::debug::{DebugInfo, Scope};
+use super::debug::Scope;
 use super::layout::Layout;
 use super::methods::{Method, No};
 use super::mirror::{Found, Times};
@@ -65,6 +65,14 @@ pub enum Shape {
     Interpreted,
     /// The frame pointer leads to the caller's.
     Linked,
+    /// Of an adapter between interpreted and compiled code, which moves the return address; it is the
+    /// innermost frame.
+    Adapter {
+        /// Instructions.
+        bytes: Arc<[u8]>,
+        /// The address of the first one.
+        start: u64,
+    },
     /// By the instructions.
     Code {
         /// Instructions.
@@ -148,18 +156,37 @@ impl HotSpot {
             Found::Replaced | Found::Unreadable => return FrameShape::Unknown,
         };
         let sized = FrameShape::Known(Shape::Sized(blob.frame_size));
-        // Stubs behind a method may have moved the stack pointer, but for the handler to which frames
-        // return that were deoptimized.
-        let is_in_stub = blob.compiled.as_ref().is_some_and(|compiled| {
-            at.lookup() >= compiled.stubs && !compiled.deoptimized.contains(&at.address)
-        });
+        if blob.kind == Kind::Compiled && at.is_return && memory.is_none() && !blob.has_debug() {
+            return FrameShape::Unread;
+        }
+        // Calls without debug information are those of stubs, before which words may be pushed.
+        let is_described = match &blob.compiled {
+            Some(compiled) if blob.kind == Kind::Compiled => {
+                let distance = at.address.wrapping_sub(blob.code.start);
+                compiled.deoptimized.contains(&at.address)
+                    || blob.debug(&self.layout, memory).is_some_and(|d| d.describes(distance))
+            }
+            _ => true,
+        };
         match blob.kind {
             Kind::Interpreter => FrameShape::Known(Shape::Interpreted),
-            _ if blob.frame_size >= 16 && at.is_return && !is_in_stub => sized,
+            _ if blob.frame_size >= 16 && at.is_return && is_described => sized,
+            _ if blob.grows() => match (memory, at.is_return) {
+                (_, true) => FrameShape::Unknown,
+                (None, _) => FrameShape::Unread,
+                (Some(memory), _) => window(&blob, at.address, memory),
+            },
             _ if memory.is_none() && !blob.has_bytes() => FrameShape::Unread,
             _ => match blob.bytes(memory) {
                 Some(bytes) => {
                     let start = blob.code.start;
+                    if blob.is_adapter() {
+                        return if at.is_return {
+                            FrameShape::Unknown
+                        } else {
+                            FrameShape::Known(Shape::Adapter { bytes, start })
+                        };
+                    }
                     FrameShape::Known(Shape::Code { bytes, start, body: body(&blob) })
                 }
                 None => FrameShape::Unknown,
@@ -200,7 +227,8 @@ impl HotSpot {
             Kind::Stub => Some(MethodFrames { keys: Vec::new(), stub: Some(blob.name.clone()) }),
             Kind::Interpreter => {
                 let method = word(registers.frame.checked_sub(place::METHOD)?)?;
-                let method = state.method(method, times, &self.layout, memory).ok()?;
+                let method = state.method(method, times, &self.layout, memory);
+                let method = method.ok()?;
                 let saved = || word(registers.frame.checked_sub(place::BYTECODE)?);
                 let own = registers.bytecode.and_then(|at| method.position(at));
                 let bci = own.or_else(|| method.position(saved()?));
@@ -213,6 +241,21 @@ impl HotSpot {
                 Some(MethodFrames { keys: keys.to_vec(), stub: None })
             }
         }
+    }
+}
+
+/// Code from an address on, of a blob to which code is added.
+fn window(blob: &Blob, address: u64, memory: &dyn Memory) -> FrameShape {
+    /// Longest code of a stub, in bytes.
+    const LONGEST: u64 = 256;
+    let size = blob.code.end.saturating_sub(address).min(LONGEST);
+    let mut bytes = vec![0; size as usize];
+    match memory.read(address, &mut bytes) {
+        Ok(()) => {
+            let shape = Shape::Code { bytes: bytes.into(), start: address, body: None };
+            FrameShape::Known(shape)
+        }
+        Err(_) => FrameShape::Unknown,
     }
 }
 
@@ -289,7 +332,8 @@ impl State {
             return Ok(keys.clone());
         }
         let memory = memory.ok_or(Missing::Unread)?;
-        let keys = read_keys(blob, distance, layout, memory).ok_or(Missing::Unknown)?;
+        let keys = read_keys(blob, distance, layout, memory);
+        let keys = keys.ok_or(Missing::Unknown)?;
         let is_same = super::blob::Header::read(blob.block, layout, memory)
             .is_ok_and(|header| header.identity(layout) == Some(blob.identity));
         if !is_same {
@@ -320,8 +364,7 @@ fn read_keys(
         keys.collect::<Option<Vec<CodeKey>>>()
     };
     if blob.kind == Kind::Compiled {
-        let read = || DebugInfo::read(&compiled.places, layout.excludes_zero, memory).ok();
-        let debug = blob.debug.get_or_init(read).as_ref()?;
+        let debug = blob.debug(layout, Some(memory))?;
         let scopes = debug.scopes(u32::try_from(distance).ok()?);
         let is_own = scopes.last().is_some_and(|scope| scope.method == compiled.method);
         if is_own {

@@ -61,9 +61,9 @@ impl Seen {
 pub enum Found {
     /// This blob.
     Blob(Arc<Blob>),
-    /// It is no code of HotSpot's, or free.
+    /// It is no code of HotSpot's.
     Nothing,
-    /// There may have been another blob at the time of the sample.
+    /// There may have been another blob at the time of the sample, or there is none now.
     Replaced,
     /// Memory has to be read.
     Unread,
@@ -129,7 +129,7 @@ impl Mirror {
         };
         let header = match found {
             Ok(Some(header)) => header,
-            Ok(None) => return Found::Nothing,
+            Ok(None) => return Found::Replaced,
             Err(_) => return Found::Unreadable,
         };
         if let Some(seen) = &known
@@ -154,7 +154,7 @@ impl Mirror {
                 let blob = Arc::new(blob);
                 self.see(Seen { blob, first: times.now, last: times.now, other }, times)
             }
-            Ok(_) => Found::Nothing,
+            Ok(_) => Found::Replaced,
             Err(_) => Found::Unreadable,
         }
     }

@@ -8,7 +8,7 @@ use gimli::{RegisterRule, Vendor};
 
 use crate::cfi::{KnownRegisters, Return, Rule, Saved};
 use crate::code::{AtReturn, Between, CallTarget, File, Leads, Proof, Text};
-use crate::managed::ManagedBytes;
+use crate::managed::{LeftAdapter, ManagedBytes};
 use crate::module::Step;
 use crate::{AddressKind, CodeAddress};
 use sys::arch::DWARF_ORDER;
@@ -265,6 +265,15 @@ pub fn straight_rule(_code: &[u8], _kind: AddressKind) -> Option<Rule> {
 
 /// The rule of code that a run-time system describes: not yet.
 pub fn managed_rule(_code: &ManagedBytes, _at: u64, _kind: AddressKind) -> Option<Rule> {
+    None
+}
+
+/// The caller of an adapter: not yet.
+pub fn leave_adapter(
+    _code: &ManagedBytes,
+    _at: u64,
+    _registers: &[u64; DWARF_ORDER.len()],
+) -> Option<LeftAdapter> {
     None
 }
 

@@ -11,7 +11,7 @@ mod go;
 
 pub use code::{
     CodeCache, CodeFrame, DeliveryContexts, LONGEST_CALL, Moved, contexts, delivers,
-    each_reference, is_after_call, managed_rule, sized_frame, straight_rule,
+    each_reference, is_after_call, leave_adapter, managed_rule, sized_frame, straight_rule,
 };
 pub use go::{GO_AFTER, GO_BEFORE, go_rule, go_start, may_have_go_rules};
 

@@ -27,7 +27,7 @@ mod values;
 pub use cache::CodeCache;
 pub use delivery::{DeliveryContexts, contexts, delivers};
 pub use frame::CodeFrame;
-pub use managed::{managed_rule, sized_frame};
+pub use managed::{leave_adapter, managed_rule, sized_frame};
 pub use moved::Moved;
 pub use straight::straight_rule;
 

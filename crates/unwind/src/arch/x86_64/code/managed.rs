@@ -7,24 +7,36 @@
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
 use rustc_hash::FxHashSet;
 
-use super::effect::{Effect, RegisterOp, Successor, effect, next};
+use super::effect::{AX, Effect, RegisterOp, Successor, effect, next};
 use crate::AddressKind;
 use crate::arch::x86_64::ReturnAddress;
 use crate::arch::{BP, SP};
 use crate::cfi::{Rule, Saved};
-use crate::managed::ManagedBytes;
+use crate::managed::{LeftAdapter, ManagedBytes};
+use sys::arch::DWARF_ORDER;
 
 /// Most instructions that are looked at.
 const MOST: usize = 4096;
 
+/// Most instructions of an adapter.
+const MOST_OF_ADAPTER: usize = 600;
+
 /// Most ways that are left for later.
 const MOST_WAYS: usize = 64;
 
-/// An address: one of two registers at the beginning, plus a number.
+/// An address: a register of the beginning or a word at one, plus a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
-    base: u8,
+    base: Base,
     at: i32,
+}
+
+/// Where an address begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    Register(u8),
+    /// The word at a register plus a number.
+    Word(u8, i32),
 }
 
 impl Place {
@@ -34,7 +46,7 @@ impl Place {
 
     /// True if it was in use at the beginning.
     fn is_above(self) -> bool {
-        self.base != SP || self.at >= 0
+        self.base != Base::Register(SP) || self.at >= 0
     }
 }
 
@@ -65,15 +77,18 @@ struct Way {
 
 impl Way {
     fn from(address: u64) -> Way {
-        let sp = Some(Place { base: SP, at: 0 });
+        let sp = Some(Place { base: Base::Register(SP), at: 0 });
         Way { address, sp, pointer: Pointer::Own, stored: None, is_removed: false }
     }
 
     /// The address that the frame pointer is.
     fn pointed(&self) -> Option<Place> {
         match self.pointer {
-            Pointer::Own => Some(Place { base: BP, at: 0 }),
+            Pointer::Own => Some(Place { base: Base::Register(BP), at: 0 }),
             Pointer::At(place) => Some(place),
+            Pointer::Word(Place { base: Base::Register(register), at }) => {
+                Some(Place { base: Base::Word(register, at), at: 0 })
+            }
             Pointer::Word(_) | Pointer::Lost => None,
         }
     }
@@ -178,7 +193,11 @@ impl Way {
             }
             _ => return None,
         };
-        Some(Rule::Offset { register: cfa.base, cfa: cfa.at, bp, ra: ReturnAddress })
+        let (cfa, ra) = (cfa.at, ReturnAddress);
+        Some(match self.sp?.base {
+            Base::Register(register) => Rule::Offset { register, cfa, bp, ra },
+            Base::Word(register, at) => Rule::Deref { register, at, cfa, bp, ra },
+        })
     }
 }
 
@@ -197,6 +216,49 @@ pub fn sized_frame(size: u32) -> Option<Rule> {
     let cfa = i32::try_from(size).ok().filter(|size| *size >= 16)?;
     let bp = Saved::FromCfa(-16);
     Some(Rule::Offset { register: SP, cfa, bp, ra: ReturnAddress })
+}
+
+/// The caller of an adapter of HotSpot, the innermost frame (`sharedRuntime_x86_64.cpp`): it takes the
+/// return address into `rax`, makes room below the caller's stack pointer, which `r13` has from then on,
+/// and pushes the return address again. The interpreter's callers have set `r13` already.
+pub fn leave_adapter(
+    code: &ManagedBytes,
+    at: u64,
+    registers: &[u64; DWARF_ORDER.len()],
+) -> Option<LeftAdapter> {
+    const SENDER: u8 = 13;
+    let [own, sender] = [SP, SENDER].map(|register| registers[usize::from(register)]);
+    let moved = LeftAdapter { ip: None, sp: sender };
+    let not_begun = LeftAdapter { ip: None, sp: own.saturating_add(8) };
+    let mut factory = InstructionInfoFactory::new();
+    let into = usize::try_from(at.checked_sub(code.start)?).ok()?;
+    let mut decoder = Decoder::with_ip(64, code.bytes.get(into..)?, at, DecoderOptions::NONE);
+    let mut is_called = false;
+    for _ in 0..MOST_OF_ADAPTER {
+        let instruction = decoder.can_decode().then(|| decoder.decode())?;
+        match next(&instruction) {
+            // To the method, or to the code that finds one.
+            Successor::Open | Successor::Tail | Successor::Jump(_) => {
+                return Some(if is_called { not_begun } else { moved });
+            }
+            Successor::Call => is_called = true,
+            Successor::Fall | Successor::Branch(_) => {}
+            Successor::Return | Successor::Stop => return None,
+        }
+        match effect(&instruction, &mut factory).op {
+            // It is still where the call has put it.
+            RegisterOp::Pop(AX) => return Some(not_begun),
+            RegisterOp::Load { to: AX, base: SP, at: 0 } => return Some(moved),
+            RegisterOp::Copy { to: SENDER, from: SP } => {
+                return Some(LeftAdapter { ip: Some(registers[usize::from(AX)]), sp: own });
+            }
+            RegisterOp::Push(Some(AX)) => {
+                return Some(LeftAdapter { ip: Some(registers[usize::from(AX)]), sp: sender });
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 fn search(code: &ManagedBytes, at: u64) -> Option<Rule> {
@@ -348,6 +410,32 @@ mod tests {
         assert_eq!(found(&[0x58, 0x50, 0xff, 0xe0], None, 0), rule(8, Saved::Same));
         // The return address is in a register.
         assert_eq!(found(&[0x50, 0xff, 0xe0], None, 0), rule(0, Saved::Same));
+    }
+
+    #[test]
+    fn an_adapter_has_its_caller_in_registers() {
+        // pop %rax; mov %rsp,%r13; sub $16,%rsp; push %rax; jmp *%rcx
+        let code = [0x58, 0x49, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0x50, 0xff, 0xe1];
+        let code = ManagedBytes { bytes: code.as_slice().into(), start: START, body: None };
+        let mut registers = [0; DWARF_ORDER.len()];
+        (registers[usize::from(AX)], registers[usize::from(SP)], registers[13]) = (7, 0x100, 0x200);
+        let left = |at: u64| leave_adapter(&code, START + at, &registers);
+        assert_eq!(left(0), Some(LeftAdapter { ip: None, sp: 0x108 }));
+        assert_eq!(left(1), Some(LeftAdapter { ip: Some(7), sp: 0x100 }));
+        for at in [4, 8] {
+            assert_eq!(left(at), Some(LeftAdapter { ip: Some(7), sp: 0x200 }));
+        }
+        assert_eq!(left(9), Some(LeftAdapter { ip: None, sp: 0x200 }));
+        assert_eq!(left(11), None);
+    }
+
+    #[test]
+    fn a_restored_frame_pointer_leads_on() {
+        // mov 80(%rsp),%rbp; leave; ret
+        let code = [0x48, 0x8b, 0x6c, 0x24, 0x50, 0xc9, 0xc3];
+        let (bp, ra) = (Saved::FromCfa(-16), ReturnAddress);
+        let restored = Rule::Deref { register: SP, at: 80, cfa: 16, bp, ra };
+        assert_eq!(found(&code, None, 0), Some(restored));
     }
 
     #[test]
