@@ -20,6 +20,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::aggregator::Aggregator;
+use super::interpreters::ManagedProcesses;
 use super::thinning::Thinning;
 use super::types::{Poll, SampleSource};
 use super::{Delivery, Event, Session};
@@ -163,6 +164,7 @@ impl AnalysisThread {
         let AnalysisThread { begin, idle, thread } = self;
         let (work, receiver) = mpsc::channel();
         let has_own_samples = aggregator.has_own_samples();
+        let managed = aggregator.maker.interpreters.managed();
         let shared = Arc::new(Shared {
             aggregator: Mutex::new(aggregator),
             pending: AtomicUsize::new(0),
@@ -179,7 +181,7 @@ impl AnalysisThread {
             Beginning { shared: shared_with, pids: thread_pids, work: receiver, held, allowance };
         let _ = begin.send(beginning);
         let waiting = Waiting { work, shared, blocks, reported: Reported::default() };
-        Analysis { waiting, thread, has_own_samples, pids, thinning, taken_until: 0 }
+        Analysis { waiting, thread, has_own_samples, pids, thinning, taken_until: 0, managed }
     }
 }
 
@@ -197,6 +199,8 @@ pub struct Analysis {
     thinning: Option<Thinning>,
     /// All events before this time were taken from the rings.
     taken_until: u64,
+    /// Processes whose code is read soon after a sample.
+    managed: Arc<ManagedProcesses>,
 }
 
 /// Whether events stay in their rings.
@@ -219,6 +223,11 @@ impl Analysis {
         let shared = &self.waiting.shared;
         let found = |aggregator: Idle<'_>| !aggregator.maker.table.jit.is_empty();
         shared.has_run_time_code.load(Ordering::Relaxed) || self.if_idle().is_some_and(found)
+    }
+
+    /// True if code of processes is read soon after their samples.
+    pub fn has_managed_code(&self) -> bool {
+        self.managed.is_used()
     }
 
     /// Hands over a piece of work, or does it.

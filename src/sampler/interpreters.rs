@@ -7,13 +7,14 @@
 
 mod codes;
 mod current_stack;
+mod managed;
 mod outside;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::bpf::thread_pointers::ThreadPointers;
 use super::bpf::walk::WalkMaps;
@@ -21,12 +22,13 @@ use codes::Codes;
 use current_stack::CurrentStack;
 use interpreters::walk::WalkCopy;
 use interpreters::{Interpreter, MappedFiles, Process, Refusal, Runtime};
+pub use managed::{ManagedFrames, ManagedProcesses};
 use profile::{Language, MappingId};
 use sys::image::{Images, State};
 use sys::jit::file_names::number_of_dump;
 use sys::procfs;
 use sys::record::Record;
-use unwind::Frame;
+use unwind::{Frame, Place};
 
 /// Nanoseconds between the first two looks at a process whose interpreter runs no code yet; then
 /// twice as long each time, up to the last figure.
@@ -75,6 +77,10 @@ pub struct Interpreters {
     /// The number of interpreters among them.
     interpreted: usize,
     processes: FxHashMap<i32, InProcess>,
+    /// Those of them that are managed: their frames are native ones, and need no walk.
+    managed: Arc<ManagedProcesses>,
+    /// Processes with code in memory that have no known interpreter, as far as their mappings show.
+    searched: FxHashSet<i32>,
     /// Reasons for which interpreters are not supported, with the number of their processes.
     refused: BTreeMap<Refused, u64>,
     /// Where the frames of threads that sleep begin; `None`: nothing finds it here.
@@ -83,6 +89,8 @@ pub struct Interpreters {
     last_id: u64,
     /// The mapping of each language's functions.
     mappings: FxHashMap<Language, MappingId>,
+    /// The mapping of HotSpot's own code in memory.
+    stubs: Option<MappingId>,
     /// Buffer.
     copies: Vec<WalkCopy>,
     current: CurrentStack,
@@ -98,6 +106,8 @@ enum ImageKind {
     Unknown,
     /// A file with the code of an interpreter.
     Interpreter(Interpreter),
+    /// Memory without a file, with code that an interpreter may have made.
+    Memory,
     /// Anything else.
     Other,
 }
@@ -106,7 +116,7 @@ impl ImageKind {
     fn interpreter(self) -> Option<Interpreter> {
         match self {
             ImageKind::Interpreter(interpreter) => Some(interpreter),
-            ImageKind::Unknown | ImageKind::Other => None,
+            ImageKind::Unknown | ImageKind::Memory | ImageKind::Other => None,
         }
     }
 }
@@ -170,18 +180,18 @@ pub enum Need {
 impl Interpreters {
     /// Applies a record about processes.
     pub fn record(&mut self, record: &Record<'_>) {
-        let Some(maps) = &self.maps else { return };
         match *record {
             Record::Fork { pid, parent, .. } if pid != parent => {
                 // The record of the exit of another process with this number may be lost.
-                if self.processes.remove(&pid).is_some() {
-                    maps.remove(pid);
-                }
+                self.forget(pid);
+                let Some(maps) = &self.maps else { return };
                 let parent = match self.processes.get(&parent) {
                     Some(InProcess::Forked { parent, .. }) => *parent,
                     _ => parent,
                 };
-                if let Some(InProcess::Found(found)) = self.processes.get(&parent) {
+                if let Some(InProcess::Found(found)) = self.processes.get(&parent)
+                    && !found.runtime.walks().is_empty()
+                {
                     // Without room, its stacks stay native.
                     let _ = maps.set(pid, found.id, found.runtime.walks());
                     self.processes.insert(pid, InProcess::Forked { parent, id: found.id });
@@ -198,6 +208,8 @@ impl Interpreters {
     }
 
     fn forget(&mut self, pid: i32) {
+        self.searched.remove(&pid);
+        self.managed.remove(pid);
         if self.processes.remove(&pid).is_some() {
             self.maps.iter().for_each(|maps| maps.remove(pid));
         }
@@ -214,7 +226,10 @@ impl Interpreters {
         for kind in new.iter().filter_map(kind) {
             needs |= match kind {
                 ImageKind::Unknown => true,
-                ImageKind::Interpreter(_) => self.is_read() && self.is_due(pid, time),
+                ImageKind::Interpreter(interpreter) => {
+                    self.reads(interpreter) && self.is_due(pid, time)
+                }
+                ImageKind::Memory => self.may_be_managed(pid, time),
                 ImageKind::Other => false,
             };
         }
@@ -246,10 +261,12 @@ impl Interpreters {
             }
             interpreter = interpreter.or(self.images[at].interpreter());
         }
-        if !self.is_read() {
-            return;
-        }
         self.adopt(pid);
+        let has_memory = || new.iter().any(|frame| matches!(frame.place, Place::Memory { .. }));
+        if interpreter.is_none() && has_memory() && self.may_be_managed(pid, time) {
+            interpreter = self.search(pid);
+        }
+        let interpreter = interpreter.filter(|interpreter| self.reads(*interpreter));
         if let Some(interpreter) = interpreter.filter(|_| self.is_due(pid, time)) {
             self.recognize(pid, interpreter, time);
         }
@@ -322,10 +339,13 @@ impl Interpreters {
         codes: Codes,
     ) -> Option<InProcess> {
         let id = self.last_id + 1;
-        if let Some(maps) = &self.maps {
+        if let Some(maps) = self.maps.as_ref().filter(|_| !runtime.walks().is_empty()) {
             maps.set(pid, id, runtime.walks()).ok()?;
         }
         self.last_id = id;
+        if runtime.hotspot().is_some() {
+            self.managed.insert(pid, runtime.clone());
+        }
         Some(InProcess::Found(Box::new(FoundRuntime { language, runtime, id, codes })))
     }
 
@@ -396,6 +416,7 @@ fn language_of(interpreter: Interpreter) -> Language {
         Interpreter::Ruby => Language::Ruby,
         Interpreter::Php => Language::Php,
         Interpreter::V8 => Language::JavaScript,
+        Interpreter::HotSpot => Language::Java,
     }
 }
 
@@ -423,7 +444,8 @@ fn kind_of(image: u32, images: &Images) -> ImageKind {
             let interpreter = Interpreter::of_file(&loaded.bytes);
             interpreter.map_or(ImageKind::Other, ImageKind::Interpreter)
         }
-        State::Anonymous | State::Same(_) => ImageKind::Other,
+        State::Anonymous => ImageKind::Memory,
+        State::Same(_) => ImageKind::Other,
     }
 }
 

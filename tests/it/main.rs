@@ -48,6 +48,7 @@ mod hostile_files;
 mod inject;
 mod inject_programs;
 mod interpreted_languages;
+mod java;
 mod javascript_lines;
 mod json_docs;
 mod known_answers;

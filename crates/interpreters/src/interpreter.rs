@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sys::{FileAddress, LoadBias, ProcessAddress};
 
 use crate::images::LoadedImage;
-use crate::{Process, Refusal, Runtime, cpython, php, ruby, v8};
+use crate::{Process, Refusal, Runtime, cpython, hotspot, php, ruby, v8};
 
 /// An interpreter whose programs' functions can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,12 +18,19 @@ pub enum Interpreter {
     Php,
     /// V8, of JavaScript.
     V8,
+    /// HotSpot, of Java.
+    HotSpot,
 }
 
 impl Interpreter {
     /// All of them.
-    pub const ALL: [Interpreter; 4] =
-        [Interpreter::Cpython, Interpreter::Ruby, Interpreter::Php, Interpreter::V8];
+    pub const ALL: [Interpreter; 5] = [
+        Interpreter::Cpython,
+        Interpreter::Ruby,
+        Interpreter::Php,
+        Interpreter::V8,
+        Interpreter::HotSpot,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -32,6 +39,7 @@ impl Interpreter {
             Interpreter::Ruby => "Ruby",
             Interpreter::Php => "PHP",
             Interpreter::V8 => "V8",
+            Interpreter::HotSpot => "HotSpot",
         }
     }
 
@@ -42,6 +50,7 @@ impl Interpreter {
             Interpreter::Ruby => ruby::VERSION,
             Interpreter::Php => php::EVALUATION,
             Interpreter::V8 => v8::EXPORTED,
+            Interpreter::HotSpot => hotspot::EXPORTED,
         }
     }
 
@@ -68,6 +77,7 @@ impl Interpreter {
             Interpreter::Ruby => ruby::detect(process).map(shared),
             Interpreter::Php => php::detect(process).map(shared),
             Interpreter::V8 => v8::detect(process).map(shared),
+            Interpreter::HotSpot => hotspot::detect(process).map(shared),
         }
     }
 }
@@ -88,6 +98,7 @@ mod tests {
             ("/usr/bin/python3", Interpreter::Cpython),
             ("/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1", Interpreter::Ruby),
             ("/usr/bin/php", Interpreter::Php),
+            ("/usr/lib/jvm/default-java/lib/server/libjvm.so", Interpreter::HotSpot),
         ] {
             if let Some(found) = found(path) {
                 assert_eq!(found, Some(interpreter), "{path}");

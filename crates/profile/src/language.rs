@@ -13,12 +13,14 @@ pub enum Language {
     Php,
     /// JavaScript, of V8.
     JavaScript,
+    /// Java and other languages, of HotSpot.
+    Java,
 }
 
 impl Language {
     /// All of them.
-    pub const ALL: [Language; 4] =
-        [Language::Python, Language::Ruby, Language::Php, Language::JavaScript];
+    pub const ALL: [Language; 5] =
+        [Language::Python, Language::Ruby, Language::Php, Language::JavaScript, Language::Java];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -27,6 +29,7 @@ impl Language {
             Language::Ruby => "Ruby",
             Language::Php => "PHP",
             Language::JavaScript => "JavaScript",
+            Language::Java => "Java",
         }
     }
 
@@ -37,6 +40,7 @@ impl Language {
             Language::Ruby => "[ruby]",
             Language::Php => "[php]",
             Language::JavaScript => "[javascript]",
+            Language::Java => "[java]",
         }
     }
 

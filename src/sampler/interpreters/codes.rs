@@ -134,8 +134,7 @@ impl Codes {
         outermost.truncate(common);
         locations.clear();
         for frame in &frames[..frames.len() - common] {
-            let unnamed = || self.unnamed.get(&frame.code).copied().filter(|_| time < self.refill);
-            locations.push(self.known(&frame.code).or_else(unnamed));
+            locations.push(self.find(&frame.code, time));
         }
         locations.extend(outermost.iter().rev().map(|(_, location)| Some(*location)));
         for (frame, location) in frames.iter().zip(&*locations).rev().skip(common) {
@@ -147,6 +146,16 @@ impl Codes {
             outermost.push((frame.code, location));
         }
         self.outermost = outermost;
+    }
+
+    /// True if the location of a frame at a time (nanoseconds) is known.
+    pub fn knows(&self, code: &CodeKey, time: u64) -> bool {
+        self.find(code, time).is_some()
+    }
+
+    fn find(&self, code: &CodeKey, time: u64) -> Option<LocationId> {
+        let unnamed = || self.unnamed.get(code).copied().filter(|_| time < self.refill);
+        self.known(code).or_else(unnamed)
     }
 
     fn known(&self, code: &CodeKey) -> Option<LocationId> {

@@ -21,6 +21,7 @@ fn part_of_path(interpreter: Interpreter) -> &'static str {
         Interpreter::Ruby => "ruby",
         Interpreter::Php => "php",
         Interpreter::V8 => "node",
+        Interpreter::HotSpot => "libjvm",
     }
 }
 
@@ -69,6 +70,7 @@ impl Interpreters {
         self.maps = maps.filter(|_| procfs::is_first_pid_namespace());
         let maps = self.maps.as_deref();
         self.processes.retain(|pid, process| match (maps, process) {
+            (_, InProcess::Found(found)) if found.runtime.walks().is_empty() => true,
             (Some(maps), InProcess::Found(found)) => {
                 maps.set(*pid, found.id, found.runtime.walks()).is_ok()
             }

@@ -217,7 +217,7 @@ fn interpreters(ended: &Outcome<'_>) -> Vec<Message> {
     if interpreters.images().next().is_none() {
         return Vec::new();
     }
-    if !interpreters.is_read() {
+    if !interpreters.is_read() && interpreters.needs_walks() {
         let why = Box::new(why_not_read(ended));
         return vec![Message::InterpretersNotRead { why }];
     }

@@ -192,6 +192,7 @@ impl Sources {
         match self.session.deep().walk_maps() {
             Some(_) if elapsed < FIRST => FIRST_TICK_MS,
             Some(maps) if maps.is_used() => INTERPRETED_TICK_MS,
+            _ if self.analysis.has_managed_code() => INTERPRETED_TICK_MS,
             _ => TICK_MS,
         }
     }

@@ -72,7 +72,9 @@ impl StackMaker {
 
     /// The paths of interpreters.
     pub(super) fn interpreter_files(&self) -> impl Iterator<Item = &str> {
-        self.interpreters.images().map(|image| &*self.table.images.get(image).path)
+        let files = self.interpreters.images();
+        let files = files.map(|image| &*self.table.images.get(image).path);
+        files.chain(self.interpreters.stub_file())
     }
 
     /// Names the mappings of code generated at run time like perf: by the file that has the

@@ -139,6 +139,10 @@ impl StackMaker {
                 let native = NativeFrames { frames, has_leaf: user_leaf.is_some(), end };
                 self.interleave(places, native, first, &mut callers, merge)
             }
+            Merged::Managed(places) => {
+                let native = NativeFrames { frames, has_leaf: user_leaf.is_some(), end };
+                self.replace_managed(places, native, first, &mut callers, merge)
+            }
             Merged::Native | Merged::Mismatch => false,
         };
         let innermost = match (user_leaf, kernel.split_first()) {
@@ -192,7 +196,7 @@ impl StackMaker {
         chain: &[u64],
         frames: &mut Vec<Frame>,
     ) -> StackEnd {
-        let unwound = match self.take_prepared(sample) {
+        let mut unwound = match self.take_prepared(sample) {
             Some(unwound) => unwound,
             None if self.is_frugal => self.unwind_frugally(sample, in_kernel, chain, frames),
             None => {
@@ -201,7 +205,14 @@ impl StackMaker {
             }
         };
         if !self.is_frugal {
+            let was_managed = self.interpreters.is_managed(sample.pid);
             self.look_at_interpreter(sample, frames);
+            if !was_managed && self.interpreters.is_managed(sample.pid) {
+                // Its frames lead on now.
+                self.forget_trail();
+                let again = self.unwind(sample, in_kernel, chain, frames, Known::Anything);
+                unwound = again.unwrap_or_default();
+            }
         }
         let Unwound { end, is_counted, hidden } = unwound;
         self.counts.hidden_mappings |= hidden;
@@ -258,6 +269,7 @@ impl StackMaker {
         {
             return Some(Unwound::default());
         }
+        self.unwinder.set_managed_code(self.interpreters.managed_code(sample.time));
         let (process, images) = self.table.split(pid);
         let regions = &process.regions;
         if known == Known::Cached {

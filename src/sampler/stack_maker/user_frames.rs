@@ -5,10 +5,10 @@
 
 use super::StackMaker;
 use super::stack::truncation;
-use crate::sampler::interpreters::Need;
+use crate::sampler::interpreters::{ManagedFrames, Need};
 use interpreters::merge::{Merge, NativeFrame, NativeStack, Place};
 use profile::{LocationId, Truncation};
-use sys::record::Sample;
+use sys::record::{Regs, Sample};
 use unwind::{Frame, StackEnd};
 
 /// The root of stacks in which the user's frames fit nowhere.
@@ -41,6 +41,8 @@ pub(super) enum Merged {
     Native,
     /// The user's frames, in these places.
     Places(Vec<Place>),
+    /// Locations in place of native frames.
+    Managed(ManagedFrames),
     /// A mark that they fit nowhere.
     Mismatch,
 }
@@ -55,6 +57,10 @@ impl StackMaker {
         end: StackEnd,
         buffers: &mut MergeBuffers,
     ) -> bool {
+        if self.interpreters.is_managed(sample.pid) {
+            let registers = self.walked_registers();
+            return self.interpreters.knows_managed(sample, frames, registers);
+        }
         let new = self.new_frames(frames);
         let has_copies = !sample.walked.is_empty();
         if self.interpreters.need(sample.pid, sample.time, new, has_copies) != Need::Nothing {
@@ -74,6 +80,12 @@ impl StackMaker {
         if self.interpreters.need(sample.pid, sample.time, new, has_copies) == Need::Look {
             self.interpreters.look(sample.pid, sample.time, new, &self.table.images);
         }
+    }
+
+    /// Registers in the frames of the last stack; none if it was not walked.
+    fn walked_registers(&self) -> impl Iterator<Item = Regs> + '_ {
+        let walked = if self.unwinder.kept.is_some() { usize::MAX } else { 0 };
+        self.unwinder.registers().take(walked)
     }
 
     /// The innermost frames, which the last stack of the thread had not.
@@ -96,6 +108,12 @@ impl StackMaker {
         }
         if frames.is_empty() {
             return Merged::Native;
+        }
+        if self.interpreters.is_managed(sample.pid) {
+            let walked = if self.unwinder.kept.is_some() { usize::MAX } else { 0 };
+            let registers = self.unwinder.registers().take(walked);
+            let (interpreters, builder) = (&mut self.interpreters, &mut self.builder);
+            return Merged::Managed(interpreters.managed_stack(sample, frames, registers, builder));
         }
         self.fill_native(frames, end, &mut buffers.native);
         let MergeBuffers { native, user, .. } = buffers;
@@ -180,6 +198,31 @@ impl StackMaker {
         let number = frame.place.number().wrapping_sub(instruction.wrapping_sub(start));
         let mapping = self.mapping_of(frame.place);
         Some(self.builder.location(mapping, number))
+    }
+
+    /// Puts locations in the places of managed frames among native callers, which `callers` has from
+    /// `first` on, outermost first. Returns true if the innermost frame of the thread's code is managed.
+    pub(super) fn replace_managed(
+        &mut self,
+        places: &[Option<Vec<LocationId>>],
+        unwound: NativeFrames<'_>,
+        first: usize,
+        callers: &mut Vec<LocationId>,
+        buffers: &mut MergeBuffers,
+    ) -> bool {
+        let MergeBuffers { callers: native, .. } = buffers;
+        native.clear();
+        native.extend(callers.drain(first..));
+        let skipped = usize::from(unwound.has_leaf);
+        for (frame, place) in places.iter().enumerate().rev() {
+            match place {
+                Some(locations) => callers.extend(locations),
+                None if frame < skipped => {}
+                // Native frames are numbered from the innermost one.
+                None => callers.push(native[native.len() + skipped - 1 - frame]),
+            }
+        }
+        unwound.has_leaf && matches!(places.first(), Some(Some(_)))
     }
 
     /// The location that marks a stack in which the user's frames fit nowhere.

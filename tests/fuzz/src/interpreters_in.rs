@@ -2,6 +2,7 @@
 //! words.
 
 use interpreters::cpython::Cpython;
+use interpreters::hotspot::HotSpot;
 use interpreters::php::Php;
 use interpreters::ruby::Ruby;
 use interpreters::v8::V8;
@@ -78,6 +79,7 @@ fn runtime(interpreter: Interpreter, memory: &Recorded) -> Option<Box<dyn Runtim
             let _ = found.check(memory);
             Box::new(found)
         }
+        Interpreter::HotSpot => Box::new(HotSpot::of_recorded(memory).ok()?),
         Interpreter::V8 => {
             let mut found = V8::of_recorded(memory).ok()?;
             found.set_most(MOST_FRAMES);

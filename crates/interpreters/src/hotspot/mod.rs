@@ -28,6 +28,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use detect::detect;
 pub use frames::{Address, Body, FrameShape, MethodFrames, Registers, Shape};
 pub use mirror::Times;
+pub(crate) use structs::EXPORTED;
 pub use threads::LastFrame;
 
 use crate::merge::{Merge, NativeStack, Place};
@@ -44,6 +45,10 @@ use structs::Structs;
 pub struct HotSpot {
     layout: Layout,
     /// What the layout was made of.
+    #[cfg_attr(
+        not(any(test, feature = "testing")),
+        expect(dead_code, reason = "recorded memory has it as facts")
+    )]
     structs: Structs,
     /// The address to which Java methods return that C++ has called.
     call_stub_return: u64,
@@ -94,7 +99,12 @@ impl Runtime for HotSpot {
         ChainEnd::Nothing
     }
 
-    fn merge(&self, _copied: Copied<'_>, native: &NativeStack) -> Merge {
+    fn merge(
+        &self,
+        _copied: Copied<'_>,
+        native: &NativeStack,
+        _frames: &mut Vec<UserFrame>,
+    ) -> Merge {
         let places = (0..native.frames.len()).map(Place::Native).collect();
         Merge::Stack { places, unmatched: 0 }
     }
