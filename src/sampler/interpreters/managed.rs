@@ -49,6 +49,9 @@ impl ManagedProcesses {
     /// Adds a process.
     pub fn insert(&self, pid: i32, runtime: Arc<dyn Runtime>) {
         let memory = ProcessMemory::new(pid, BUDGET);
+        if let Some(hotspot) = runtime.hotspot() {
+            hotspot.read_heaps(os::monotonic_nanos(), &memory);
+        }
         self.lock().insert(pid, InHotSpot { runtime, memory, refill: 0 });
     }
 

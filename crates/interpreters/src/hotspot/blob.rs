@@ -113,28 +113,55 @@ pub struct DebugPlaces {
 pub struct Header {
     block: u64,
     address: u64,
+    /// Those of the block's header, and of the blob.
     bytes: Vec<u8>,
-    is_used: bool,
+    /// Size of the block's header.
+    blob: usize,
 }
 
 impl Header {
     /// The header of a block.
     pub fn read(block: u64, layout: &Layout, memory: &dyn Memory) -> Result<Header, ReadError> {
-        let mut bytes = vec![0; (layout.heap.block_size + layout.compiled.size) as usize];
+        let mut bytes = vec![0; Header::size(layout)];
         memory.read(block, &mut bytes)?;
-        let is_used = bytes.get(layout.heap.block_used as usize).is_some_and(|used| *used != 0);
-        bytes.drain(..layout.heap.block_size as usize);
+        Ok(Header::new(block, bytes, layout))
+    }
+
+    /// Bytes from the beginning of a block that it may have.
+    pub fn size(layout: &Layout) -> usize {
+        (layout.heap.block_size + layout.compiled.size) as usize
+    }
+
+    /// The header of a block that begins with these bytes.
+    pub fn new(block: u64, bytes: Vec<u8>, layout: &Layout) -> Header {
         let address = block.wrapping_add(layout.heap.block_size);
-        Ok(Header { block, address, bytes, is_used })
+        Header { block, address, bytes, blob: layout.heap.block_size as usize }
+    }
+
+    /// The blob's address.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// True if the block is not free.
+    pub fn is_used(&self, layout: &Layout) -> bool {
+        self.bytes.get(layout.heap.block_used as usize).is_some_and(|used| *used != 0)
+    }
+
+    /// The length of the block in segments.
+    pub fn length(&self, layout: &Layout) -> u64 {
+        let bytes = self.bytes.get(layout.heap.block_length as usize..);
+        let length = bytes.and_then(|bytes| bytes.first_chunk());
+        length.map_or(0, |length| u32::from_le_bytes(*length).into())
     }
 
     fn word(&self, at: u64) -> u64 {
-        let bytes = self.bytes.get(at as usize..).and_then(|bytes| bytes.first_chunk());
+        let bytes = self.bytes.get(self.blob + at as usize..).and_then(|bytes| bytes.first_chunk());
         bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
     fn half(&self, at: u64) -> u32 {
-        let bytes = self.bytes.get(at as usize..).and_then(|bytes| bytes.first_chunk());
+        let bytes = self.bytes.get(self.blob + at as usize..).and_then(|bytes| bytes.first_chunk());
         bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 
@@ -147,7 +174,7 @@ impl Header {
 
     /// What identifies the blob; `None` if the block is free.
     pub fn identity(&self, layout: &Layout) -> Option<Identity> {
-        self.is_used.then(|| Identity {
+        self.is_used(layout).then(|| Identity {
             first: self.word(0),
             name: self.word(layout.blob.name),
             size: self.half(layout.blob.size),

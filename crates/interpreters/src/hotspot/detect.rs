@@ -1,8 +1,9 @@
 //! Recognizes HotSpot by what `libjvm.so` exports for debuggers.
 
+use super::counters::Counter;
 use super::heap::CodeHeap;
 use super::structs::{EXPORTED, Structs};
-use super::{HotSpot, Layout, check};
+use super::{HotSpot, Layout, check, counters, flags};
 use crate::{Process, Refusal};
 
 /// HotSpot in a process, if there is one. Its structures are checked: that takes some hundred reads.
@@ -31,7 +32,11 @@ pub fn detect(process: &Process) -> Result<Option<HotSpot>, Refusal> {
         return Err(Refusal::NotRunning);
     }
     let heaps = CodeHeap::read_all(&layout, process.memory)?;
-    let hotspot = HotSpot::new(layout, structs, call_stub_return, heaps);
+    let pointers = flags::is_set("PreserveFramePointer", &structs, image, process.memory);
+    let mut hotspot = HotSpot::new(layout, structs, call_stub_return, heaps);
+    hotspot.has_frame_pointers = pointers == Some(true);
+    let unloaded = counters::address(counters::UNLOADED, &hotspot.structs, process.memory);
+    hotspot.state().unloaded = unloaded.map(Counter::new);
     check::check(&hotspot, process.memory, check::TRIES)?;
     Ok(Some(hotspot))
 }

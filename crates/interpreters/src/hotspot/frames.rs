@@ -43,7 +43,7 @@ impl Address {
 /// What is known of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameShape {
-    /// It is not of HotSpot's code.
+    /// It is not of HotSpot's code, or frame pointers lead on from there.
     Foreign,
     /// Memory of the process has to be read.
     Unread,
@@ -153,6 +153,9 @@ impl HotSpot {
             Found::Blob(blob) => blob,
             Found::Nothing => return FrameShape::Foreign,
             Found::Unread => return FrameShape::Unread,
+            Found::Replaced | Found::Unreadable if self.has_frame_pointers => {
+                return FrameShape::Foreign;
+            }
             Found::Replaced | Found::Unreadable => return FrameShape::Unknown,
         };
         let sized = FrameShape::Known(Shape::Sized(blob.frame_size));
@@ -313,7 +316,12 @@ impl State {
             self.methods.clear();
         }
         self.methods.insert(address, SeenMethod { method, first, last: times.now });
-        let is_same = first <= times.sample || times.is_soon(first);
+        // Methods are removed with their classes.
+        let mut stays = || {
+            let unloaded = self.unloaded.as_mut();
+            unloaded.and_then(|count| count.is_unchanged(times.sample, times.now, memory))
+        };
+        let is_same = first <= times.sample || times.is_soon(first) || stays() == Some(true);
         if is_same { Ok(method) } else { Err(Missing::Unknown) }
     }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::blob::Header;
 use super::layout::{HeapLayout, Layout};
 use crate::{Memory, ReadError, Refusal};
 
@@ -17,6 +18,11 @@ const WINDOW: u64 = 256;
 /// Most parts of the segment map that are read for one address: a step back is at most 254 segments.
 const MOST_WINDOWS: u32 = 1 << 10;
 
+/// Bytes that are read at once of all blocks, and most bytes of a heap.
+const PART: u64 = 64 << 10;
+/// See [`PART`].
+const MOST_READ: u64 = 48 << 20;
+
 /// A segment of no block.
 const FREE: u8 = 0xff;
 
@@ -28,6 +34,8 @@ pub struct CodeHeap {
     /// The address of the segment map: a byte for each segment.
     segments: u64,
     log2_segment: u32,
+    /// Where the address is up to which it has grown.
+    grown: u64,
 }
 
 impl CodeHeap {
@@ -66,7 +74,14 @@ impl CodeHeap {
         if size == 0 || size > LARGEST || !(4..=16).contains(&log2_segment) {
             return Err(Refusal::Layout("a heap of code has no addresses"));
         }
-        Ok(CodeHeap { range, segments, log2_segment })
+        let grown = heap.wrapping_add(layout.grown);
+        Ok(CodeHeap { range, segments, log2_segment, grown })
+    }
+
+    /// A heap of these addresses.
+    #[cfg(test)]
+    pub fn new(range: Range<u64>, segments: u64, log2_segment: u32, grown: u64) -> CodeHeap {
+        CodeHeap { range, segments, log2_segment, grown }
     }
 
     /// The address of its segment map.
@@ -110,5 +125,86 @@ impl CodeHeap {
             }
         }
         Ok(None)
+    }
+
+    /// Reads the headers of all blocks that are in use. Returns true if they are known to be all that
+    /// there are and were: no block is free.
+    pub fn each_block(
+        &self,
+        layout: &Layout,
+        memory: &dyn Memory,
+        each: impl FnMut(Header),
+    ) -> bool {
+        self.try_each_block(layout, memory, each).unwrap_or(false)
+    }
+
+    fn try_each_block(
+        &self,
+        layout: &Layout,
+        memory: &dyn Memory,
+        mut each: impl FnMut(Header),
+    ) -> Result<bool, ReadError> {
+        let size = Header::size(layout);
+        let segment = |address: u64| (address - self.range.start) >> self.log2_segment;
+        let grown = memory.word(self.grown)?.clamp(self.range.start, self.range.end);
+        let end = grown.min(self.range.start.saturating_add(MOST_READ));
+        let mut headers = Window::new(memory, end);
+        let mut tags = Window::new(memory, self.segments.saturating_add(segment(end)));
+        let mut has_all = end == grown;
+        let mut block = self.range.start;
+        while block < end {
+            if tags.bytes(self.segments.wrapping_add(segment(block)), 1)? != [0] {
+                break;
+            }
+            let bytes = headers.bytes(block, size)?.to_vec();
+            let header = Header::new(block, bytes, layout);
+            let length = header.length(layout) << self.log2_segment;
+            if length == 0 {
+                break;
+            }
+            if header.is_used(layout) {
+                each(header);
+            } else {
+                has_all = false;
+            }
+            block = block.saturating_add(length);
+        }
+        Ok(has_all)
+    }
+}
+
+/// Memory that is read in parts.
+struct Window<'m> {
+    memory: &'m dyn Memory,
+    start: u64,
+    bytes: Vec<u8>,
+    /// The address behind the last one that is read.
+    end: u64,
+}
+
+impl<'m> Window<'m> {
+    fn new(memory: &'m dyn Memory, end: u64) -> Window<'m> {
+        Window { memory, start: 0, bytes: Vec::new(), end }
+    }
+
+    /// Bytes at an address. Behind the end, nothing is mapped.
+    fn bytes(&mut self, address: u64, size: usize) -> Result<&[u8], ReadError> {
+        let offset = |start: u64| usize::try_from(address.checked_sub(start)?).ok();
+        let is_inside = |at: usize| at.checked_add(size).is_some_and(|end| end <= self.bytes.len());
+        if offset(self.start).filter(|at| is_inside(*at)).is_none() {
+            let rest = self.end.saturating_sub(address).min(PART);
+            if rest < size as u64 {
+                return Err(ReadError::Unmapped);
+            }
+            self.bytes.resize(rest as usize, 0);
+            self.start = address;
+            if self.memory.read(address, &mut self.bytes) == Err(ReadError::Unmapped) {
+                // The end of what is mapped may be in this part.
+                self.bytes.truncate(size);
+                self.memory.read(address, &mut self.bytes)?;
+            }
+        }
+        let at = (address - self.start) as usize;
+        Ok(&self.bytes[at..at + size])
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct HeapLayout {
     /// Lowest address and the address behind the last one that it may have.
     pub low: u64,
     pub high: u64,
+    /// The address up to which it has grown.
+    pub grown: u64,
     /// The address of its segment map.
     pub segments: u64,
     pub log2_segment: u64,
@@ -157,6 +159,7 @@ impl Layout {
         let heap = HeapLayout {
             low: memory + at("VirtualSpace._low_boundary")?,
             high: memory + at("VirtualSpace._high_boundary")?,
+            grown: memory + at("VirtualSpace._high")?,
             segments: at("CodeHeap._segmap")? + at("VirtualSpace._low")?,
             log2_segment: at("CodeHeap._log2_segment_size")?,
             block_used: at("HeapBlock._header")? + at("HeapBlock::Header._used")?,

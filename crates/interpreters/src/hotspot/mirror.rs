@@ -1,7 +1,8 @@
 //! A mirror of the code cache: the blobs that were seen, with the times at which they were.
 //!
 //! A blob is read after the sample that needs it, and another one may be at its place by then. It counts
-//! as that of the sample if it was seen before and after it, or soon after it.
+//! as that of the sample if it was seen before and after it, or soon after it, or if nothing was freed in
+//! its heap so far.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +10,19 @@ use std::sync::Arc;
 use super::blob::{Blob, Header};
 use super::heap::CodeHeap;
 use super::layout::Layout;
-use crate::Memory;
+use crate::{Memory, ReadError};
 
 /// Longest time after a sample at which a blob is read that counts as that of the sample, in
 /// nanoseconds. A method's code is freed after several pauses of the program in which no thread
 /// executes it: measured, frames were right and complete after 0.2 s, and not after 1 s.
 const LATEST: u64 = 200_000_000;
+
+/// Time after a blob was seen in which it is not read again, in nanoseconds: much shorter than
+/// [`LATEST`].
+const FRESH: u64 = 20_000_000;
+
+/// Time between two looks for free blocks of a heap, in nanoseconds.
+const BETWEEN_LOOKS: u64 = 50_000_000;
 
 /// Most bytes of what is kept of blobs, and most blobs.
 const MOST_BYTES: usize = 64 << 20;
@@ -54,6 +62,11 @@ impl Seen {
         self.first <= times.sample
             || times.is_soon(self.first) && other.is_none_or(|other| other < times.sample)
     }
+
+    /// True if it was seen at most this long before a sample, in nanoseconds, or after it.
+    fn is_within(&self, times: Times, time: u64) -> bool {
+        times.sample <= self.last.saturating_add(time)
+    }
 }
 
 /// What is at an address at the time of a sample.
@@ -71,10 +84,20 @@ pub enum Found {
     Unreadable,
 }
 
+/// What is known of a heap.
+#[derive(Clone, Debug)]
+struct SeenHeap {
+    heap: CodeHeap,
+    /// When it was read last.
+    read: Option<u64>,
+    /// Nothing was freed in it before that: it had no free block.
+    has_all: bool,
+}
+
 /// The mirror.
 #[derive(Debug)]
 pub struct Mirror {
-    heaps: Vec<CodeHeap>,
+    heaps: Vec<SeenHeap>,
     /// By their first addresses.
     blobs: BTreeMap<u64, Seen>,
     /// Bytes of blobs when they were counted last.
@@ -86,18 +109,58 @@ pub struct Mirror {
 impl Mirror {
     /// A mirror of these heaps, in which nothing was seen yet.
     pub fn new(heaps: Vec<CodeHeap>) -> Mirror {
+        let seen = |heap| SeenHeap { heap, read: None, has_all: true };
+        let heaps = heaps.into_iter().map(seen).collect();
         Mirror { heaps, blobs: BTreeMap::new(), bytes: 0, lookups: 0 }
     }
 
     /// The heaps.
-    pub fn heaps(&self) -> &[CodeHeap] {
-        &self.heaps
+    pub fn heaps(&self) -> Vec<CodeHeap> {
+        self.heaps.iter().map(|seen| seen.heap.clone()).collect()
+    }
+
+    /// Reads what is in the heaps now.
+    pub fn read_heaps(&mut self, now: u64, layout: &Layout, memory: &dyn Memory) {
+        for number in 0..self.heaps.len() {
+            self.read_heap(number, now, layout, memory);
+        }
+    }
+
+    fn read_heap(&mut self, number: usize, now: u64, layout: &Layout, memory: &dyn Memory) {
+        let heap = self.heaps[number].heap.clone();
+        let mut blobs = Vec::new();
+        let has_all = heap.each_block(layout, memory, |header| {
+            match self.blobs.get_mut(&header.address()) {
+                Some(seen) if header.identity(layout) == Some(seen.blob.identity) => {
+                    seen.last = seen.last.max(now);
+                }
+                _ => blobs.extend(header.blob(layout, memory).ok().flatten()),
+            }
+        });
+        let seen = &mut self.heaps[number];
+        seen.read = Some(now);
+        seen.has_all &= has_all;
+        for blob in blobs {
+            let other = self.known(blob.address).map(|seen| seen.last);
+            self.heaps[number].has_all &= other.is_none();
+            self.insert(Seen { blob: Arc::new(blob), first: now, last: now, other });
+        }
+        if self.heaps[number].has_all {
+            // They are where they were made.
+            self.blobs.range_mut(heap.range).for_each(|(_, seen)| seen.first = 0);
+        }
+    }
+
+    /// The known blob at an address.
+    fn known(&self, address: u64) -> Option<&Seen> {
+        let last = self.blobs.range(..=address).next_back().map(|(_, seen)| seen);
+        last.filter(|seen| address < seen.blob.end)
     }
 
     /// The block of the known blob at an address.
     #[cfg(test)]
     pub fn block_at(&self, address: u64) -> Option<u64> {
-        self.blobs.range(..=address).next_back().map(|(_, seen)| seen.blob.block)
+        self.known(address).map(|seen| seen.blob.block)
     }
 
     /// What was at an address at the time of a sample; without memory, only what is known.
@@ -108,63 +171,81 @@ impl Mirror {
         layout: &Layout,
         memory: Option<&dyn Memory>,
     ) -> Found {
-        let Some(heap) = self.heaps.iter().find(|heap| heap.range.contains(&address)) else {
+        let is_inside = |seen: &SeenHeap| seen.heap.range.contains(&address);
+        let Some(number) = self.heaps.iter().position(is_inside) else {
             return Found::Nothing;
         };
-        let known = self.blobs.range(..=address).next_back().map(|(_, seen)| seen);
-        let known = known.filter(|seen| address < seen.blob.end).cloned();
+        let known = self.known(address).cloned();
         if let Some(seen) = &known {
-            let was_there = seen.was_at(times) && times.sample <= seen.last;
+            let was_there = seen.was_at(times) && seen.is_within(times, FRESH);
             let stays = !seen.blob.kind.is_replaced();
             if was_there || stays {
                 return Found::Blob(seen.blob.clone());
             }
         }
         let Some(memory) = memory else { return Found::Unread };
-        let found = match &known {
-            Some(seen) => Header::read(seen.blob.block, layout, memory).map(Some),
-            None => heap.block(address, memory).and_then(|block| {
-                block.map(|block| Header::read(block, layout, memory)).transpose()
-            }),
-        };
-        let header = match found {
-            Ok(Some(header)) => header,
+        let seen = match self.read(number, address, known.as_ref(), times.now, layout, memory) {
+            Ok(Some(seen)) => seen,
             Ok(None) => return Found::Replaced,
-            Err(_) => return Found::Unreadable,
-        };
-        if let Some(seen) = &known
-            && header.identity(layout) == Some(seen.blob.identity)
-        {
-            return self.see(Seen { last: times.now, ..seen.clone() }, times);
-        }
-        let other = known.as_ref().map(|seen| seen.last);
-        // Its place may be divided in another way now.
-        let header = match &known {
-            None => Ok(Some(header)),
-            Some(_) => heap.block(address, memory).and_then(|block| {
-                block.map(|block| Header::read(block, layout, memory)).transpose()
-            }),
-        };
-        let blob = header.and_then(|header| match header {
-            Some(header) => header.blob(layout, memory),
-            None => Ok(None),
-        });
-        match blob {
-            Ok(Some(blob)) if (blob.address..blob.end).contains(&address) => {
-                let blob = Arc::new(blob);
-                self.see(Seen { blob, first: times.now, last: times.now, other }, times)
+            Err(_) => {
+                // Its process has ended, or too much was read.
+                return match known {
+                    Some(seen) if seen.was_at(times) && seen.is_within(times, LATEST) => {
+                        Found::Blob(seen.blob)
+                    }
+                    _ => Found::Unreadable,
+                };
             }
-            Ok(_) => Found::Replaced,
-            Err(_) => Found::Unreadable,
+        };
+        let blob = seen.blob.clone();
+        let was_there = seen.was_at(times) || !blob.kind.is_replaced();
+        self.insert(seen);
+        if was_there || self.is_of_all(number, blob.address, times, layout, memory) {
+            Found::Blob(blob)
+        } else {
+            Found::Replaced
         }
     }
 
-    /// Keeps a blob that was seen now.
-    fn see(&mut self, seen: Seen, times: Times) -> Found {
-        let was_there = seen.was_at(times) || !seen.blob.kind.is_replaced();
-        let blob = seen.blob.clone();
-        self.insert(seen);
-        if was_there { Found::Blob(blob) } else { Found::Replaced }
+    /// The blob at an address now; `None` if there is none.
+    fn read(
+        &mut self,
+        number: usize,
+        address: u64,
+        known: Option<&Seen>,
+        now: u64,
+        layout: &Layout,
+        memory: &dyn Memory,
+    ) -> Result<Option<Seen>, ReadError> {
+        if let Some(seen) = known {
+            let header = Header::read(seen.blob.block, layout, memory)?;
+            if header.identity(layout) == Some(seen.blob.identity) {
+                return Ok(Some(Seen { last: now, ..seen.clone() }));
+            }
+            // Its place may be divided in another way now.
+            self.heaps[number].has_all = false;
+        }
+        let Some(block) = self.heaps[number].heap.block(address, memory)? else { return Ok(None) };
+        let blob = Header::read(block, layout, memory)?.blob(layout, memory)?;
+        let blob = blob.filter(|blob| (blob.address..blob.end).contains(&address));
+        let other = known.map(|seen| seen.last);
+        Ok(blob.map(|blob| Seen { blob: Arc::new(blob), first: now, last: now, other }))
+    }
+
+    /// True if nothing was freed so far in the heap of a blob.
+    fn is_of_all(
+        &mut self,
+        number: usize,
+        blob: u64,
+        times: Times,
+        layout: &Layout,
+        memory: &dyn Memory,
+    ) -> bool {
+        let SeenHeap { read, has_all, .. } = self.heaps[number];
+        if has_all && read.is_none_or(|read| read.saturating_add(BETWEEN_LOOKS) <= times.now) {
+            self.read_heap(number, times.now, layout, memory);
+        }
+        self.blobs.get(&blob).is_some_and(|seen| seen.was_at(times))
     }
 
     fn insert(&mut self, seen: Seen) {

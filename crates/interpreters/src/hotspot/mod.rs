@@ -7,8 +7,10 @@
 
 mod blob;
 mod check;
+mod counters;
 mod debug;
 mod detect;
+mod flags;
 mod frames;
 mod heap;
 mod layout;
@@ -34,6 +36,7 @@ pub use threads::LastFrame;
 use crate::merge::{Merge, NativeStack, Place};
 use crate::walk::WalkDescriptor;
 use crate::{ChainEnd, CodeKey, Copied, Memory, Name, Runtime, UserFrame};
+use counters::Counter;
 use frames::{KnownKeys, KnownMethods};
 use heap::CodeHeap;
 use layout::Layout;
@@ -45,13 +48,11 @@ use structs::Structs;
 pub struct HotSpot {
     layout: Layout,
     /// What the layout was made of.
-    #[cfg_attr(
-        not(any(test, feature = "testing")),
-        expect(dead_code, reason = "recorded memory has it as facts")
-    )]
     structs: Structs,
     /// The address to which Java methods return that C++ has called.
     call_stub_return: u64,
+    /// Compiled code keeps frame pointers.
+    has_frame_pointers: bool,
     state: Mutex<State>,
 }
 
@@ -61,6 +62,8 @@ struct State {
     mirror: Mirror,
     methods: KnownMethods,
     keys: KnownKeys,
+    /// The number of classes that were unloaded, if it is known.
+    unloaded: Option<Counter>,
 }
 
 impl HotSpot {
@@ -71,14 +74,25 @@ impl HotSpot {
         call_stub_return: u64,
         heaps: Vec<CodeHeap>,
     ) -> HotSpot {
-        let state =
-            State { mirror: Mirror::new(heaps), methods: HashMap::new(), keys: HashMap::new() };
-        HotSpot { layout, structs, call_stub_return, state: Mutex::new(state) }
+        let state = State {
+            mirror: Mirror::new(heaps),
+            methods: HashMap::new(),
+            keys: HashMap::new(),
+            unloaded: None,
+        };
+        let state = Mutex::new(state);
+        HotSpot { layout, structs, call_stub_return, has_frame_pointers: false, state }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Each part of it is whole at any moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what is in the heaps of code at a time, in nanoseconds: what is there now and later, was
+    /// there in between.
+    pub fn read_heaps(&self, now: u64, memory: &dyn Memory) {
+        self.state().mirror.read_heaps(now, &self.layout, memory);
     }
 
     fn heaps(&self) -> Vec<CodeHeap> {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::images::Place;
+use crate::images::Symbol;
 use crate::{LoadedImage, Memory, ReadError, Refusal};
 
 /// A symbol that all versions export.
@@ -21,7 +21,7 @@ const STRIDES: std::ops::RangeInclusive<u64> = 16..=256;
 const LONGEST: usize = 128;
 
 /// Types whose fields are kept.
-const KEPT: [&str; 28] = [
+const KEPT: [&str; 32] = [
     "Abstract_VM_Version",
     "Array<Method*>",
     "CodeBlob",
@@ -36,12 +36,16 @@ const KEPT: [&str; 28] = [
     "HeapBlock",
     "HeapBlock::Header",
     "InstanceKlass",
+    "JVMFlag",
     "JavaFrameAnchor",
     "JavaThread",
     "Klass",
     "Method",
     "OSThread",
     "PcDesc",
+    "PerfDataEntry",
+    "PerfDataPrologue",
+    "PerfMemory",
     "StubRoutines",
     "Symbol",
     "Thread",
@@ -122,7 +126,7 @@ impl<'a> Table<'a> {
         let places: Vec<String> = members.iter().map(|m| format!("{prefix}{m}Offset")).collect();
         let wanted: Vec<&str> =
             [name, &stride].into_iter().chain(places.iter().map(String::as_str)).collect();
-        let found: HashMap<&str, Place> = image.symbols(&wanted);
+        let found: HashMap<&str, Symbol> = image.symbols(&wanted);
         let word = |name: &str| -> Result<u64, Refusal> {
             Ok(memory.word(found.get(name).ok_or(OTHER)?.address)?)
         };

@@ -1,4 +1,7 @@
 use super::*;
+use crate::hotspot::heap::CodeHeap;
+use crate::hotspot::layout::Stated;
+use crate::hotspot::{Address, FrameShape, Times};
 
 #[test]
 fn methods_and_lines_are_those_that_the_program_states() {
@@ -51,7 +54,6 @@ fn a_method_that_was_unloaded_has_no_name() {
 
 #[test]
 fn code_that_was_replaced_is_refused() {
-    use crate::hotspot::{Address, FrameShape, Times};
     const SECOND: u64 = 1_000_000_000;
     let image = &IMAGES[0];
     let memory = image.memory();
@@ -78,12 +80,82 @@ fn code_that_was_replaced_is_refused() {
     let mut other = memory.clone();
     let header = known.state().mirror.block_at(at.address).unwrap() + known.layout.heap.block_size;
     other.insert(header + known.layout.compiled.compile_id, &77_777_u32.to_le_bytes());
-    let soon = Times { sample: 9 * SECOND + 1, now: 9 * SECOND + 2 };
+    let soon = Times { sample: 9 * SECOND + SECOND / 10, now: 9 * SECOND + SECOND / 5 };
     assert_eq!(known.shape(at, soon, Some(&other)), FrameShape::Unknown);
     let later = Times { sample: 11 * SECOND, now: 11 * SECOND + 1 };
     assert!(is_known(known.shape(at, later, Some(&other))));
     assert_eq!(
-        known.shape(at, Times { sample: 9 * SECOND + 1, now: 11 * SECOND }, Some(&other)),
+        known.shape(at, Times { sample: 9 * SECOND + SECOND / 10, now: 11 * SECOND }, Some(&other)),
         FrameShape::Unknown
     );
+}
+
+/// A heap with methods' code of 1, 2 and 3 segments, at its beginning. `numbers` are those of their
+/// compilations; 0: the block is free.
+fn small_heap(image: &Image, numbers: [u32; 3]) -> (HotSpot, Recorded) {
+    const LOG2_SEGMENT: u32 = 12;
+    const SEGMENTS: u64 = 0x70_0000_0000;
+    const NAME: u64 = 0x71_0000_0000;
+    const GROWN: u64 = 0x72_0000_0000;
+    let memory = image.memory();
+    let recorded = HotSpot::of_recorded(&memory).unwrap();
+    let range = 0x60_0000_0000..0x60_0100_0000;
+    let heap = CodeHeap::new(range.clone(), SEGMENTS, LOG2_SEGMENT, GROWN);
+    let hotspot = HotSpot::new(recorded.layout, recorded.structs, 1, vec![heap]);
+    let mut memory = Recorded::default();
+    memory.insert(NAME, b"nmethod\0".as_slice());
+    memory.insert(NAME + 8, &[0; 64]);
+    memory.insert(GROWN, &(range.start + (7 << LOG2_SEGMENT)).to_le_bytes());
+    memory.insert(SEGMENTS, &[0, 0, 1, 0, 1, 2, 0xff]);
+    memory.insert(range.start, &vec![0; 7 << LOG2_SEGMENT]);
+    let layout = &hotspot.layout;
+    let mut block = range.start;
+    for (number, segments) in numbers.into_iter().zip(1_u32..) {
+        let blob = block + layout.heap.block_size;
+        let size = (segments << LOG2_SEGMENT) - layout.heap.block_size as u32;
+        memory.insert(block + layout.heap.block_length, &segments.to_le_bytes());
+        memory.insert(block + layout.heap.block_used, &[u8::from(number > 0)]);
+        memory.insert(blob + layout.blob.name, &NAME.to_le_bytes());
+        memory.insert(blob + layout.blob.size, &size.to_le_bytes());
+        memory.insert(blob + layout.blob.frame_size, &4_u32.to_le_bytes());
+        memory.insert(blob + layout.compiled.compile_id, &number.to_le_bytes());
+        let (Stated::Pointer(begin), Stated::Pointer(end)) =
+            (layout.blob.code_begin, layout.blob.code_end)
+        else {
+            panic!("addresses are stated otherwise")
+        };
+        memory.insert(blob + begin, &(blob + 512).to_le_bytes());
+        memory.insert(blob + end, &(blob + u64::from(size)).to_le_bytes());
+        block += u64::from(segments) << LOG2_SEGMENT;
+    }
+    (hotspot, memory)
+}
+
+#[test]
+fn code_counts_for_earlier_samples_if_nothing_was_freed_so_far() {
+    const SECOND: u64 = 1_000_000_000;
+    let image = &IMAGES[0];
+    let at = |segment: u64| Address {
+        address: 0x60_0000_0000 + (segment << 12) + 1024,
+        is_return: false,
+    };
+    let times = |sample| Times { sample, now: 9 * SECOND };
+    let is_there = |hotspot: &HotSpot, memory: &Recorded, segment, sample| {
+        hotspot.shape(at(segment), times(sample), Some(memory)) != FrameShape::Unknown
+    };
+    let (hotspot, memory) = small_heap(image, [1, 2, 3]);
+    for segment in [0, 2, 5] {
+        assert!(is_there(&hotspot, &memory, segment, SECOND), "{segment}");
+    }
+    // A free block among them.
+    let (hotspot, memory) = small_heap(image, [1, 0, 3]);
+    assert!(!is_there(&hotspot, &memory, 0, SECOND) && !is_there(&hotspot, &memory, 5, SECOND));
+    assert!(is_there(&hotspot, &memory, 5, 9 * SECOND), "read soon after the sample");
+    // Another one is in the place of the first.
+    let (hotspot, memory) = small_heap(image, [1, 2, 3]);
+    hotspot.read_heaps(SECOND, &memory);
+    assert!(is_there(&hotspot, &memory, 0, SECOND / 2));
+    let (_, memory) = small_heap(image, [4, 2, 3]);
+    assert!(!is_there(&hotspot, &memory, 0, 2 * SECOND));
+    assert!(is_there(&hotspot, &memory, 2, 2 * SECOND), "it was seen before and after the sample");
 }

@@ -173,6 +173,21 @@ fn the_check_finds_a_changed_offset() {
 }
 
 #[test]
+fn frame_pointers_are_kept_if_the_option_says_so() {
+    let Some(classes) = compiled("Known.java") else { return };
+    for java in javas() {
+        for (option, kept) in
+            [("-XX:+PreserveFramePointer", true), ("-XX:-PreserveFramePointer", false)]
+        {
+            let program = Program::start(&java, classes.path(), &[option], &["Known"]);
+            until(|| program.text().ends_with("ready\n"));
+            let found = program.detect().unwrap().expect("HotSpot");
+            assert_eq!(found.has_frame_pointers, kept, "{java:?} {option}");
+        }
+    }
+}
+
+#[test]
 fn versions_without_a_known_encoding_are_refused() {
     assert!(!Layout::has_version(10) && !Layout::has_version(26) && Layout::has_version(17));
 }
