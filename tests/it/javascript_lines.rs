@@ -58,3 +58,85 @@ fn inlined_functions_of_javascript_have_frames_and_lines() {
     println!("{whole} of {all} have all lines; {inlined} locations have inlined functions");
     assert!(all > 500 && whole * 100 >= all * 90 && inlined > 0, "{whole} of {all}, {inlined}");
 }
+
+/// Loops that V8 optimizes while they run: of the script, and one in another in a function. What they
+/// call is inlined, one function into the other; none calls C++ for long.
+const LOOPS: &str = "\
+const used = () => process.cpuUsage().user;
+function deep(n) {
+  let s = n;
+  for (let k = 0; k < 50; k++) { // deep
+    s = (s * 31 + k) | 0; // deep
+  }
+  return s;
+}
+function shallow(n) {
+  const m = n ^ 5;
+  return 1 +
+    deep(m); // shallow
+}
+function nested(start) {
+  let sum = 0;
+  while (used() - start < 800e3) {
+    for (let i = 0; i < 20; i++) {
+      for (let j = 0; j < 1000; j++) {
+        sum = (sum +
+          shallow(j)) | 0; // nested
+      }
+    }
+  }
+  return sum;
+}
+let total = 0;
+const start = used();
+while (used() - start < 800e3) {
+  for (let i = 0; i < 20000; i++) {
+    total ^=
+      deep(i); // script
+  }
+}
+nested(used()); // call
+";
+
+#[test]
+fn loops_that_are_optimized_while_they_run_have_lines_and_inlined_functions() {
+    let language = JAVASCRIPT.with(&["node", "--single-threaded"]);
+    let dir = temp_dir();
+    let Some(recorded) = language.record(dir.path(), "-F 999", LOOPS) else { return };
+    let has_mark = |line: i64, mark: &str| {
+        let text = LOOPS.lines().nth(usize::try_from(line - 1).unwrap()).unwrap();
+        text.ends_with(&format!(" // {mark}"))
+    };
+    let script = "(anonymous:1)";
+    // Functions, the innermost first, and the lines of the calls.
+    let chains: [(&[&str], &[&str]); 2] = [
+        (&["deep", script], &["script"]),
+        (&["deep", "shallow", "nested", script], &["shallow", "nested", "call"]),
+    ];
+    let (mut whole, mut all, mut inlined) = ([0; 2], [0; 2], [0; 2]);
+    for sample in recorded.recognized() {
+        let frames = recorded.frames(sample);
+        if frames.first().is_none_or(|frame| frame.function != "deep") {
+            continue;
+        }
+        let kind = usize::from(frames.iter().any(|frame| frame.function == "nested"));
+        let (functions, calls) = chains[kind];
+        let found: Vec<&str> = frames.iter().map(|frame| frame.function).collect();
+        assert!(found.starts_with(functions), "{found:?}");
+        // A line is right, or there is none.
+        for (frame, mark) in frames[1..].iter().zip(calls) {
+            assert!(frame.line == 0 || has_mark(frame.line, mark), "{frame:?}");
+        }
+        let has_lines = frames[..functions.len()].iter().all(|frame| frame.line != 0);
+        // Its first instructions and its last ones are others than those of the loop.
+        whole[kind] += usize::from(has_lines && has_mark(frames[0].line, "deep"));
+        all[kind] += 1;
+        let innermost = &recorded.profile.lines[&sample.locations[0]];
+        inlined[kind] += usize::from(innermost.len() == functions.len() - kind);
+    }
+    println!("{whole:?} of {all:?} have all lines; {inlined:?} are inlined");
+    for kind in 0..2 {
+        assert!(all[kind] > 200 && whole[kind] * 100 >= all[kind] * 90, "{whole:?} of {all:?}");
+        assert!(inlined[kind] * 100 >= all[kind] * 50, "{inlined:?} of {all:?}");
+    }
+}

@@ -117,7 +117,9 @@ fn walk(found: &dyn Runtime, thread: Thread, memory: &dyn Memory) {
     let copied = Copied { walks: &copies, registers: AllRegs::default() };
     found.frames(copied, &mut frames);
     for frame in frames {
-        if let Executed::Frames(frames) = found.executed(&frame.code, memory) {
+        if let Executed::Frames(frames) | Executed::Momentary(frames) =
+            found.executed(&frame.code, memory)
+        {
             frames.iter().for_each(|code| _ = found.name(code, memory));
         }
         found.name(&frame.code, memory);

@@ -121,9 +121,33 @@ function inlining(inner) {
   return second(inner) + sum;
 }
 
+function nothing() {
+  return 0;
+}
+
+// Entered in its loop while that runs, with functions that are inlined.
+function looping(inner, optimize) {
+  let found;
+  for (let i = 0; i < 10; i++) {
+    if (i === 5) optimize();
+    for (let j = 0; j < 2; j++) found = j;
+    found +=
+      second(i === 9 ? inner : nothing);
+  }
+  return found;
+}
+
 function compile() {
   const tier = (f, name) => { try { new Function('f', `%${name}(f)`)(f); } catch { /* no flag */ } };
-  for (let i = 0; i < 100; i++) { baseline(3, () => i); optimized(() => i); inlining(() => i); }
+  tier(looping, 'PrepareFunctionForOptimization');
+  for (let i = 0; i < 100; i++) {
+    // Several functions, so that code is not for one of them only.
+    for (const inner of [() => i, () => -i]) {
+      baseline(3, inner); optimized(inner); inlining(inner);
+      // Seldom: it is not compiled before it runs.
+      if (i < 5) looping(inner, () => 0);
+    }
+  }
   tier(baseline, 'CompileBaseline');
   for (const f of [optimized, inlining]) {
     tier(f, 'PrepareFunctionForOptimization');
@@ -133,8 +157,13 @@ function compile() {
   }
 }
 
+function optimizer() {
+  try { return new Function('%OptimizeOsr(1)'); } catch { return () => 0; }
+}
+
 function tiers() {
-  return baseline(2, () => optimized(() => inlining(() => long(ä人))));
+  const optimize = optimizer();
+  return baseline(2, () => optimized(() => inlining(() => looping(() => long(ä人), optimize))));
 }
 
 compile();

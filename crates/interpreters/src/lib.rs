@@ -132,6 +132,8 @@ pub enum Executed {
     /// Positions of the interpreter's, the innermost first: those of functions that a compiler has
     /// inlined into the frame's, then its own. There is at least that one.
     Frames(Vec<CodeKey>),
+    /// The same, for samples of this time: machine code with another meaning may have the same key later.
+    Momentary(Vec<CodeKey>),
     /// Memory of the process cannot be read now: the frame's function at an unknown position.
     Unreadable(CodeKey),
 }

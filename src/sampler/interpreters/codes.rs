@@ -80,8 +80,8 @@ pub struct Codes {
     shared: Arc<Known>,
     /// What was found since then.
     own: Known,
-    /// Functions of which something could not be read, or for which there is no room, until the budget
-    /// is refilled.
+    /// Functions of which something could not be read, whose machine code may be replaced, or for which
+    /// there is no room, until the budget is refilled.
     unnamed: FxHashMap<CodeKey, LocationId>,
     /// The outermost frames of the last stack, whose locations are known, the outermost first: most
     /// stacks begin alike.
@@ -186,6 +186,7 @@ impl Codes {
         let (keys, mut is_final) = match runtime.executed(code, &self.memory) {
             Executed::Itself => (vec![*code], true),
             Executed::Frames(keys) => (keys, true),
+            Executed::Momentary(keys) => (keys, false),
             Executed::Unreadable(own) => (vec![own], false),
         };
         let mut found = self.objects(&keys, runtime);

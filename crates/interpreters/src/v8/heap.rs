@@ -100,6 +100,11 @@ impl Heap<'_> {
         if self.kind(object)? == kind { Ok(object) } else { Err(No::Other) }
     }
 
+    /// The `Code` of an object with instructions.
+    pub fn code_of(&self, stream: u64) -> Result<u64, No> {
+        if self.offsets.code.has_instructions() { Ok(stream) } else { self.word(stream, 8) }
+    }
+
     /// Length of an array.
     pub fn length(&self, array: u64) -> Result<u32, No> {
         let length = small(self.word(array, self.offsets.array[0])?);

@@ -2,12 +2,14 @@
 //!
 //! A frame has the address at which it goes on. The object with the instructions around it is searched
 //! before that address, and has to lead to code that begins there. Code that is not optimized has the
-//! sizes of what each bytecode became; optimized code has the places of its calls, and where functions
-//! are inlined. The instruction of optimized code that is executing has no place: V8 keeps those of
-//! calls only.
+//! sizes of what each bytecode became; optimized code has the places of its instructions, and where
+//! functions are inlined. An embedder of V8 may keep the places of calls only; node keeps all.
 
 mod baseline;
+mod entered;
 mod optimized;
+
+pub(super) use entered::Entered;
 
 use super::V8;
 use super::heap::{Heap, No, TAG, is_object};
@@ -47,7 +49,7 @@ impl CodeAddress {
     }
 
     /// The key with this place, if it is one of machine code with another one.
-    fn replace(self, key: CodeKey) -> CodeKey {
+    pub fn replace(self, key: CodeKey) -> CodeKey {
         const HASH: u64 = (1 << CodeAddress::PC_SHIFT) - 4;
         let [script, scope, number, word] = key.identity;
         let (own, position) = self.encode([0, 0]);
@@ -85,6 +87,8 @@ fn has_hash(word: u64, place: u32, hashed: u64) -> bool {
 struct Machine {
     /// The `Code`.
     object: u64,
+    /// The object with its instructions.
+    stream: u64,
     /// Its flags with the kind.
     kind: u32,
     /// Distance of the address from the first instruction.
@@ -110,43 +114,66 @@ pub(super) fn executed(v8: &V8, key: &CodeKey, memory: &dyn Memory) -> Executed 
     let identity = [script, scope, number, 0];
     let own = CodeKey { identity, position: CodeKey::UNKNOWN, ..*key };
     let heap = Heap { offsets: &v8.offsets, memory };
+    if let Some(frames) = v8.entered.frames(heap, key) {
+        return Executed::Momentary(frames);
+    }
     match frames(v8, heap, &own, place, key.identity[3]) {
-        Ok(frames) => Executed::Frames(frames),
+        Ok((frames, Validity::Key)) => Executed::Frames(frames),
+        Ok((frames, Validity::Code(stream))) => {
+            // What cannot be kept is read again.
+            let _ = v8.entered.keep(heap, *key, stream, &frames);
+            Executed::Momentary(frames)
+        }
         Err(No::Other) => Executed::Frames(vec![own]),
         Err(No::Memory(_)) => Executed::Unreadable(own),
     }
 }
 
-/// The frames, if the code at the place is that which the function had at the sample. Code that was entered
-/// in a loop is not: it may have been replaced by other code since then.
+/// Which instruction an address means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Instruction {
+    /// That at the address.
+    Own,
+    /// The call before the address.
+    Call,
+}
+
+/// What identifies the code of frames.
+enum Validity {
+    /// Their key.
+    Key,
+    /// The code itself, with its instructions in this object.
+    Code(u64),
+}
+
+/// The frames of the code at a place. Optimized code that is not what the function had at the sample was
+/// entered in a loop, or is older.
 fn frames(
     v8: &V8,
     heap: Heap<'_>,
     key: &CodeKey,
     place: CodeAddress,
     word: u64,
-) -> Result<Vec<CodeKey>, No> {
+) -> Result<(Vec<CodeKey>, Validity), No> {
     if v8.is_built_in(place.pc) {
         return Err(No::Other);
     }
     let machine = find(heap, place.pc)?;
-    let is_baseline = machine.kind == heap.offsets.baseline;
-    let is_current = if is_baseline {
-        has_hash(word, SHARED_HASH, machine.object)
-    } else {
-        has_hash(word, OWN_HASH, heap.offsets.code.name(heap, machine.object)?)
-    };
-    if !is_current {
+    if machine.kind < heap.offsets.baseline {
         return Err(No::Other);
     }
-    if is_baseline {
+    if machine.kind == heap.offsets.baseline {
+        if !has_hash(word, SHARED_HASH, machine.object) {
+            return Err(No::Other);
+        }
         let position = baseline::position(v8, heap, key.object, machine, place)?;
-        return Ok(vec![CodeKey { position, ..*key }]);
+        return Ok((vec![CodeKey { position, ..*key }], Validity::Key));
     }
-    if machine.kind < heap.offsets.baseline || place.is_innermost {
-        return Err(No::Other);
-    }
-    optimized::frames(heap, key, machine)
+    let instruction = if place.is_innermost { Instruction::Own } else { Instruction::Call };
+    let frames = optimized::frames(v8, heap, key, machine, instruction)?;
+    let name = heap.offsets.code.name(heap, machine.object)?;
+    let is_current = name.is_some_and(|name| has_hash(word, OWN_HASH, name));
+    Ok((frames, if is_current { Validity::Key } else { Validity::Code(machine.stream) }))
 }
 
 /// The code with an address.
@@ -175,8 +202,10 @@ fn in_page(heap: Heap<'_>, page: u64, bytes: &[u8], pc: u64) -> Result<Option<Ma
     };
     let last = (page + bytes.len() as u64 + head) / ALIGNMENT * ALIGNMENT;
     let mut start = last.min(pc / ALIGNMENT * ALIGNMENT);
+    let leads =
+        |object: u64| heap.offsets.code.has_instructions() || at(object + 8).is_none_or(is_object);
     while let Some(object) = start.checked_sub(head).filter(|object| *object >= page) {
-        if at(object).is_some_and(is_object) {
+        if at(object).is_some_and(is_object) && leads(object) {
             match machine(heap, object, start, pc) {
                 Err(No::Other) => {}
                 found => return found.map(Some),
@@ -192,7 +221,7 @@ fn in_page(heap: Heap<'_>, page: u64, bytes: &[u8], pc: u64) -> Result<Option<Ma
 fn machine(heap: Heap<'_>, object: u64, start: u64, pc: u64) -> Result<Machine, No> {
     let code = heap.offsets.code;
     let stream = object + TAG as u64;
-    let object = if code.has_instructions() { stream } else { heap.word(stream, 8)? };
+    let object = heap.code_of(stream)?;
     heap.typed(object, heap.offsets.types.code)?;
     if !code.has_instructions() && heap.word(object, code.start)? != start {
         return Err(No::Other);
@@ -201,7 +230,7 @@ fn machine(heap: Heap<'_>, object: u64, start: u64, pc: u64) -> Result<Machine, 
     let (size, flags) = (half(code.size)?, half(code.flags)?);
     let distance = u32::try_from(pc - start).ok().filter(|distance| *distance <= size);
     let distance = distance.ok_or(No::Other)?;
-    Ok(Machine { object, kind: flags & heap.offsets.code_kind, distance })
+    Ok(Machine { object, stream, kind: flags & heap.offsets.code_kind, distance })
 }
 
 #[cfg(test)]

@@ -58,12 +58,19 @@ pub struct V8 {
     symbols: Symbols,
     walks: Vec<WalkDescriptor>,
     sources: Sources,
+    entered: machine::Entered,
 }
 
 impl V8 {
     /// V8 with these offsets and symbols.
     pub fn new(offsets: Offsets, symbols: Symbols) -> V8 {
-        let mut v8 = V8 { offsets, symbols, walks: Vec::new(), sources: Sources::default() };
+        let mut v8 = V8 {
+            offsets,
+            symbols,
+            walks: Vec::new(),
+            sources: Sources::default(),
+            entered: machine::Entered::default(),
+        };
         v8.walks = v8.descriptors();
         v8
     }

@@ -93,6 +93,8 @@ pub(super) struct Unexported {
     pub bytecode: u32,
     /// `Code`.
     pub code: CodeOffsets,
+    /// The bytecode `JumpLoop`, where releases of node have Maglev.
+    pub jump_loop: Option<u8>,
 }
 
 /// Of `Code`, and of the object with its instructions.
@@ -120,14 +122,15 @@ impl CodeOffsets {
     const INSTRUCTIONS: u32 = 128;
 
     /// What a function has in place of this code: a pointer to it, or its number before its flags (13.6).
-    pub(super) fn name(self, heap: Heap<'_>, code: u64) -> Result<u64, No> {
+    /// `None` for code that no function has.
+    pub(super) fn name(self, heap: Heap<'_>, code: u64) -> Result<Option<u64>, No> {
         if self.flags != CodeOffsets::FLAGS_BEHIND_NUMBER {
-            return Ok(code);
+            return Ok(Some(code));
         }
         let number = heap.half(code, self.flags - 4)?;
         // Code that was entered in a loop has the place of the loop in its bytecode.
         let is_entered_in_loop = heap.half(code, self.size + 12)? != u32::MAX;
-        if number == 0 || is_entered_in_loop { Err(No::Other) } else { Ok(number.into()) }
+        Ok((number != 0 && !is_entered_in_loop).then_some(number.into()))
     }
 
     /// See [`CodeOffsets::name`].
@@ -147,14 +150,14 @@ pub(super) const TABLE: [Unexported; 6] = [
     unexported(11, 8, [32, 52], [8, 32, 44, 40, 24, 32]),
     unexported(12, 4, [24, 64], [8, 40, 52, 48, 24, 32]),
     unexported(12, 9, [24, 64], [8, 40, 52, 48, 24, 32]),
-    unexported(13, 6, [24, 64], [8, 40, 56, 52, 24, 32]),
+    Unexported { jump_loop: Some(0x92), ..unexported(13, 6, [24, 64], [8, 40, 56, 52, 24, 32]) },
 ];
 
 const fn unexported(major: u32, minor: u32, bytecode: [u32; 2], code: [u32; 6]) -> Unexported {
     let [position_table, bytecode] = bytecode;
     let [data, start, size, flags, function_code, head] = code;
     let code = CodeOffsets { data, start, size, flags, function_code, head };
-    Unexported { version: [major, minor], position_table, bytecode, code }
+    Unexported { version: [major, minor], position_table, bytecode, code, jump_loop: None }
 }
 
 /// Offsets of members from the beginning of their object, and numbers of types.
@@ -190,6 +193,8 @@ pub struct Offsets {
     pub bytecode: u32,
     /// `Code`.
     pub code: CodeOffsets,
+    /// The bytecode `JumpLoop`, where it is known.
+    pub jump_loop: Option<u8>,
     /// Bits of a code's flags with its kind, and the kind of code that is compiled without
     /// optimization; those of optimized code are larger.
     pub code_kind: u32,
@@ -362,6 +367,7 @@ impl Offsets {
             bytecode_positions: other.position_table,
             bytecode: other.bytecode,
             code: other.code,
+            jump_loop: other.jump_loop,
             code_kind: get("CodeKindFieldMask")?,
             baseline: get("CodeKindBaseline")?,
             deoptimization,

@@ -29,6 +29,16 @@ pub(super) fn position(
     if names::bytecode(heap, shared)? != Some(bytecode) {
         return Err(No::Other);
     }
+    let bytes = instructions(heap, bytecode)?;
+    let starts = starts(&v8.symbols.bytecodes, &bytes).ok_or(No::Other)?;
+    let sizes = names::byte_array(heap, table, MAX_BYTECODE)?.ok_or(No::Other)?;
+    // The address behind a call belongs to the call.
+    let distance = machine.distance + u32::from(place.is_innermost);
+    position_at(&starts, &sizes, distance).ok_or(No::Other)
+}
+
+/// The instructions of bytecode.
+fn instructions(heap: Heap<'_>, bytecode: u64) -> Result<Vec<u8>, No> {
     let length = heap.length(bytecode)?;
     if length > MAX_BYTECODE {
         return Err(No::Other);
@@ -36,11 +46,25 @@ pub(super) fn position(
     let mut bytes = vec![0; length as usize];
     let first = bytecode.wrapping_sub(1).wrapping_add(heap.offsets.bytecode.into());
     heap.memory.read(first, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The positions of instructions with an opcode.
+pub(super) fn positions_with(
+    v8: &V8,
+    heap: Heap<'_>,
+    bytecode: u64,
+    opcode: u8,
+) -> Result<Vec<u32>, No> {
+    let bytes = instructions(heap, bytecode)?;
     let starts = starts(&v8.symbols.bytecodes, &bytes).ok_or(No::Other)?;
-    let sizes = names::byte_array(heap, table, MAX_BYTECODE)?.ok_or(No::Other)?;
-    // The address behind a call belongs to the call.
-    let distance = machine.distance + u32::from(place.is_innermost);
-    position_at(&starts, &sizes, distance).ok_or(No::Other)
+    Ok(starts.into_iter().filter(|start| opcode_at(&bytes, *start) == Some(opcode)).collect())
+}
+
+/// The opcode of an instruction, behind its prefix.
+fn opcode_at(bytecode: &[u8], start: u32) -> Option<u8> {
+    let rest = bytecode.get(start as usize..)?;
+    rest.iter().copied().take(2).find(|byte| !PREFIXES.contains(byte))
 }
 
 /// Where instructions of bytecode begin; `None` if they do not end with it.
@@ -103,6 +127,10 @@ mod tests {
         assert_eq!(starts(&sizes, &bytecode[..16]), None);
         assert_eq!(starts(&sizes, &[6]), None);
         assert_eq!(starts(&[], &bytecode), None);
+        assert_eq!(
+            [0, 2, 8, 17].map(|at| opcode_at(&bytecode, at)),
+            [Some(4), Some(5), Some(4), None]
+        );
     }
 
     #[test]

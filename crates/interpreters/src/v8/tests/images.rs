@@ -1,5 +1,7 @@
 use super::*;
+use crate::memory::Counted;
 use crate::v8::heap::Heap;
+use crate::v8::machine::CodeAddress;
 use crate::v8::source::Sources;
 
 #[test]
@@ -31,7 +33,61 @@ fn inlined_functions_have_the_frame_of_their_caller() {
         };
         let inlined = frames.iter().map(|frame| names(frame).collect::<Vec<_>>());
         let inlined: Vec<_> = inlined.filter(|names| names.len() > 1).collect();
-        assert_eq!(inlined, [["third", "second", "inlining"]], "{}", image.version);
+        let expected = ["looping", "inlining"].map(|outer| ["third", "second", outer]);
+        assert_eq!(inlined, expected, "{}", image.version);
+    }
+}
+
+#[test]
+fn code_that_was_entered_in_a_loop_has_frames_for_some_time() {
+    for image in &IMAGES {
+        let memory = image.memory();
+        let v8 = V8::of_recorded(&memory).unwrap();
+        let frames = frames(&v8, &copies(&v8, image.thread("main"), &memory)).1;
+        let momentary = frames.iter().filter_map(|frame| match v8.executed(&frame.code, &memory) {
+            Executed::Momentary(keys) => Some(keys.len()),
+            _ => None,
+        });
+        assert_eq!(momentary.collect::<Vec<_>>(), [3], "{}", image.version);
+    }
+}
+
+#[test]
+fn code_that_was_entered_in_a_loop_is_read_again_when_it_is_replaced() {
+    for image in &IMAGES {
+        let mut memory = image.memory();
+        let v8 = V8::of_recorded(&memory).unwrap();
+        let frames = frames(&v8, &copies(&v8, image.thread("main"), &memory)).1;
+        let is_entered = |frame: &&UserFrame| {
+            matches!(v8.executed(&frame.code, &memory), Executed::Momentary(_))
+        };
+        let key = frames.iter().find(is_entered).unwrap().code;
+        let counted = Counted::new(&memory);
+        assert!(matches!(v8.executed(&key, &counted), Executed::Momentary(_)));
+        assert!(counted.calls.get() <= 2, "{}: {}", image.version, counted.calls.get());
+        let CodeAddress { pc, .. } = CodeAddress::decode(&key).unwrap();
+        // As if all memory around the address had been used for other objects.
+        memory.insert(pc - 4096, &[0; 4096]);
+        let Executed::Frames(keys) = v8.executed(&key, &memory) else { panic!("{key:?}") };
+        assert_eq!((keys.len(), keys[0].position), (1, CodeKey::UNKNOWN), "{}", image.version);
+    }
+}
+
+#[test]
+fn an_instruction_that_is_executing_has_frames_and_lines() {
+    for image in &IMAGES {
+        let memory = image.memory();
+        let v8 = V8::of_recorded(&memory).unwrap();
+        let frames = frames(&v8, &copies(&v8, image.thread("main"), &memory)).1;
+        let mut compared = 0;
+        for UserFrame { code, .. } in &frames {
+            let Some(CodeAddress { pc, .. }) = CodeAddress::decode(code) else { continue };
+            // As if the last byte of its call were being executed.
+            let within = CodeAddress { pc: pc - 1, is_innermost: true }.replace(*code);
+            assert_eq!(v8.executed(&within, &memory), v8.executed(code, &memory));
+            compared += 1;
+        }
+        assert_eq!(compared, 6, "{}", image.version);
     }
 }
 
@@ -42,7 +98,7 @@ fn code_that_was_replaced_gives_no_line() {
         let v8 = V8::of_recorded(&memory).unwrap();
         let frames = frames(&v8, &copies(&v8, image.thread("main"), &memory)).1;
         let position = |code: &CodeKey| match v8.executed(code, &memory) {
-            Executed::Frames(keys) => keys.last().unwrap().position,
+            Executed::Frames(keys) | Executed::Momentary(keys) => keys.last().unwrap().position,
             other => panic!("{other:?}"),
         };
         let compiled = frames.iter().filter(|frame| frame.code.identity[3] != 0);
@@ -56,8 +112,8 @@ fn code_that_was_replaced_gives_no_line() {
             let moved = |position| CodeKey { position, ..*code };
             assert_eq!(position(&moved(code.position ^ 0x7000_0000)), CodeKey::UNKNOWN);
         }
-        // Three of code without optimization, two of optimized code.
-        assert_eq!(compiled.count(), 5, "{}", image.version);
+        // Three of code without optimization, three of optimized code.
+        assert_eq!(compiled.count(), 6, "{}", image.version);
     }
 }
 

@@ -100,7 +100,7 @@ fn frames(v8: &V8, copies: &[WalkCopy]) -> (ChainEnd, Vec<UserFrame>) {
 fn executed(v8: &V8, frames: &[UserFrame], memory: &dyn Memory) -> Vec<CodeKey> {
     let executed = |frame: &UserFrame| match v8.executed(&frame.code, memory) {
         Executed::Itself => vec![frame.code],
-        Executed::Frames(frames) => frames,
+        Executed::Frames(frames) | Executed::Momentary(frames) => frames,
         Executed::Unreadable(own) => panic!("{own:?}"),
     };
     frames.iter().flat_map(executed).collect()
