@@ -167,13 +167,17 @@ fn exit_frame(code: &[u8]) -> Option<i32> {
     (0..1 << 20).contains(&offset).then_some(offset)
 }
 
-/// The offset behind the call of the code of an instruction: `call rcx`, and `mov r12, [rbp - 32]`, the
-/// bytecode of the frame.
+/// The offset behind the call of the code of an instruction; `None` if there is none, or another one:
+/// `movzx r10d, [r12 + r9]`, the bytecode, `mov rcx, [r15 + r10 * 8]`, its code, `call rcx`, and
+/// `mov r12, [rbp - 32]`, the bytecode of the frame.
 fn interpreter_return(code: &[u8]) -> Option<u64> {
-    const CALL: [u8; 2] = [0xff, 0xd1];
+    const DISPATCH: [u8; 11] = [0x47, 0x0f, 0xb6, 0x14, 0x0c, 0x4b, 0x8b, 0x0c, 0xd7, 0xff, 0xd1];
     const BYTECODE: [u8; 4] = [0x4c, 0x8b, 0x65, 0xe0];
-    let is_call = |window: &[u8]| window[..2] == CALL && window[2..] == BYTECODE;
-    Some(code.windows(6).position(is_call)? as u64 + 2)
+    let (call, size) = (DISPATCH.len(), DISPATCH.len() + BYTECODE.len());
+    let is_call = |window: &[u8]| window[..call] == DISPATCH && window[call..] == BYTECODE;
+    let mut found = code.windows(size).enumerate().filter(|(_, window)| is_call(window));
+    let (first, _) = found.next()?;
+    found.next().is_none().then_some((first + call) as u64)
 }
 
 #[cfg(test)]
@@ -185,9 +189,14 @@ mod tests {
         let call = [0x55, 0x49, 0x89, 0xad, 0x90, 0, 0, 0, 0x49, 0x8d, 0x55, 0x80, 0xff, 0xd3];
         assert_eq!(exit_frame(&call), Some(0x110));
         assert_eq!(exit_frame(&call[..6]), None);
-        let interpreter = [0xff, 0xd1, 0xff, 0xd1, 0x4c, 0x8b, 0x65, 0xe0];
-        assert_eq!(interpreter_return(&interpreter), Some(4));
-        assert_eq!(interpreter_return(&interpreter[1..3]), None);
+        let dispatch = [0x47, 0x0f, 0xb6, 0x14, 0x0c, 0x4b, 0x8b, 0x0c, 0xd7];
+        let interpreter = [&[0xff, 0xd1][..], &dispatch, &[0xff, 0xd1, 0x4c, 0x8b, 0x65, 0xe0]];
+        let interpreter = interpreter.concat();
+        assert_eq!(interpreter_return(&interpreter), Some(13));
+        assert_eq!(interpreter_return(&interpreter[..16]), None);
+        assert_eq!(interpreter_return(&interpreter[10..]), None);
+        // Which one the interpreter executes is not known.
+        assert_eq!(interpreter_return(&interpreter.repeat(2)), None);
         let mut blob = [0x90; 200];
         for (at, offset) in [(10, 0x90), (100, 0x90)] {
             blob[at..at + 6].copy_from_slice(&[0x55, 0x48, 0x89, 0xe5, 0x6a, 6]);
