@@ -214,8 +214,12 @@ impl Busy {
 
     /// The same with another program of that protocol.
     pub fn program(program: &Path, rounds: u64) -> Busy {
-        let mut command = Command::new(program);
-        command.arg(rounds.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Busy::command(Command::new(program).arg(rounds.to_string()))
+    }
+
+    /// The same with a command that starts such a program.
+    pub fn command(command: &mut Command) -> Busy {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the busy program starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut line = String::new();
