@@ -31,7 +31,6 @@ fn quiet(command: &mut Command) -> &mut Command {
 /// A recording of prof.
 struct Recorded {
     share: Share,
-    stderr: String,
     pids: Vec<String>,
 }
 
@@ -53,7 +52,7 @@ fn prof(dir: &Path, arguments: &[String]) -> Recorded {
     assert!(usage.ok, "{stderr}");
     let p = pprof::Pprof::decode(&std::fs::read(&file).expect("a profile"));
     let pids = p.label_values("pid").iter().map(ToString::to_string).collect();
-    Recorded { share: whole::of_profile(&p, |_| true), stderr, pids }
+    Recorded { share: whole::of_profile(&p, |_| true), pids }
 }
 
 fn perf(dir: &Path, mode: &str, arguments: &[String]) -> Option<Share> {
@@ -221,7 +220,8 @@ fn java(table: &mut Table, seconds: f64, claims: &mut Vec<Claim>) {
     let recorded = table.row(NAMES[0], &with);
     recorded.remove_maps();
     let share = recorded.share;
-    claims.push((share.percent() >= 99.5, format!("Java with it: {:.3} % (99.5)", share.percent())));
+    claims
+        .push((share.percent() >= 99.5, format!("Java with it: {:.3} % (99.5)", share.percent())));
     let without = table.row(NAMES[1], &words(&format!("-- java -cp . Stacks {seconds}"))).share;
     claims.push((without.percent() >= 97.0, format!("Java: {:.3} % (97)", without.percent())));
 }

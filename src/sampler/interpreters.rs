@@ -9,6 +9,7 @@ mod codes;
 mod current_stack;
 mod managed;
 mod outside;
+mod search;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -21,24 +22,15 @@ use super::bpf::walk::WalkMaps;
 use codes::Codes;
 use current_stack::CurrentStack;
 use interpreters::walk::WalkCopy;
-use interpreters::{Interpreter, MappedFiles, Process, Refusal, Runtime};
+use interpreters::{Interpreter, Runtime};
 pub use managed::{ManagedFrames, ManagedProcesses};
 use profile::{Language, MappingId};
+use search::{Found, Patience, Search};
 use sys::image::{Images, State};
 use sys::jit::file_names::number_of_dump;
 use sys::procfs;
 use sys::record::Record;
 use unwind::{Frame, Place};
-
-/// Nanoseconds between the first two looks at a process whose interpreter runs no code yet; then
-/// twice as long each time, up to the last figure.
-const FIRST_PAUSE: u64 = 5_000_000;
-/// See [`FIRST_PAUSE`].
-const LONGEST_PAUSE: u64 = 5_000_000_000;
-
-/// A process that starts has not all of its structures yet: it is refused if they are not as expected for
-/// this time, in nanoseconds.
-const SETTLED: u64 = 1_000_000_000;
 
 /// Number of processes above which those that have ended are forgotten.
 const MANY_PROCESSES: usize = 1 << 13;
@@ -85,6 +77,8 @@ pub struct Interpreters {
     refused: BTreeMap<Refused, u64>,
     /// Where the frames of threads that sleep begin; `None`: nothing finds it here.
     pointers: OnceCell<Option<ThreadPointers>>,
+    /// Whether looks at processes may wait.
+    patience: Patience,
     /// The number of the last walks.
     last_id: u64,
     /// The mapping of each language's functions.
@@ -123,13 +117,8 @@ impl ImageKind {
 
 /// What is known of a process that has executed an interpreter's file.
 enum InProcess {
-    /// It is looked at again at a sample from this time on.
-    Later {
-        from: u64,
-        pause: u64,
-        /// Since when its structures are not as expected, if they are not.
-        odd_since: Option<u64>,
-    },
+    /// It is not recognized yet.
+    Searched(Box<Search>),
     /// Its interpreter is not supported, or names its code itself.
     Refused,
     /// It is recognized.
@@ -233,15 +222,21 @@ impl Interpreters {
                 ImageKind::Other => false,
             };
         }
-        let is_forked = || matches!(self.processes.get(&pid), Some(InProcess::Forked { .. }));
-        if needs || walked && is_forked() { Need::Look } else { Need::Nothing }
+        needs |= match self.processes.get(&pid) {
+            Some(InProcess::Searched(search)) => {
+                self.reads(search.interpreter()) && search.is_due(time)
+            }
+            Some(InProcess::Forked { .. }) => walked,
+            Some(InProcess::Refused | InProcess::Found(_)) | None => false,
+        };
+        if needs { Need::Look } else { Need::Nothing }
     }
 
     /// True if a process that has executed an interpreter's file has to be looked at.
     fn is_due(&self, pid: i32, time: u64) -> bool {
         match self.processes.get(&pid) {
             None => true,
-            Some(InProcess::Later { from, .. }) => time >= *from,
+            Some(InProcess::Searched(search)) => search.is_due(time),
             Some(InProcess::Refused | InProcess::Found(_) | InProcess::Forked { .. }) => false,
         }
     }
@@ -262,13 +257,16 @@ impl Interpreters {
             interpreter = interpreter.or(self.images[at].interpreter());
         }
         self.adopt(pid);
+        if let Some(InProcess::Searched(search)) = self.processes.get(&pid) {
+            interpreter = interpreter.or(Some(search.interpreter()));
+        }
         let has_memory = || new.iter().any(|frame| matches!(frame.place, Place::Memory { .. }));
         if interpreter.is_none() && has_memory() && self.may_be_managed(pid, time) {
             interpreter = self.search(pid);
         }
         let interpreter = interpreter.filter(|interpreter| self.reads(*interpreter));
         if let Some(interpreter) = interpreter.filter(|_| self.is_due(pid, time)) {
-            self.recognize(pid, interpreter, time);
+            self.recognize(pid, interpreter);
         }
     }
 
@@ -288,65 +286,72 @@ impl Interpreters {
         }
     }
 
-    fn recognize(&mut self, pid: i32, interpreter: Interpreter, time: u64) {
+    fn recognize(&mut self, pid: i32, interpreter: Interpreter) {
         if self.processes.len() >= MANY_PROCESSES {
-            let maps = self.maps.clone();
-            self.processes.retain(|pid, _| {
-                let lives = procfs::stat(*pid).is_some();
-                if !lives {
-                    maps.iter().for_each(|maps| maps.remove(*pid));
-                }
-                lives
-            });
+            self.forget_ended();
         }
-        let (pause, odd_since) = match self.processes.get(&pid) {
-            Some(InProcess::Later { pause, odd_since, .. }) => {
-                ((2 * pause).min(LONGEST_PAUSE), *odd_since)
-            }
-            _ => (FIRST_PAUSE, None),
+        let mut search = match self.processes.remove(&pid) {
+            Some(InProcess::Searched(search)) => search,
+            _ => Box::new(Search::new(pid, interpreter)),
         };
-        let from = time.saturating_add(pause);
-        let later = |odd_since| InProcess::Later { from, pause, odd_since };
+        search.turn_to(interpreter);
+        let now = self.searched(pid, interpreter, search);
+        self.processes.insert(pid, now);
+    }
+
+    /// Looks at a process once more.
+    fn searched(
+        &mut self,
+        pid: i32,
+        interpreter: Interpreter,
+        mut search: Box<Search>,
+    ) -> InProcess {
         if interpreter == Interpreter::V8 && names_its_code(pid) {
-            self.processes.insert(pid, InProcess::Refused);
-            return;
+            return InProcess::Refused;
         }
-        let codes = Codes::new(pid);
-        let now = match detect_in(pid, interpreter, &codes) {
-            Ok(Some(runtime)) => {
-                let language = language_of(interpreter);
-                self.begin(pid, language, runtime, codes).unwrap_or(later(None))
-            }
-            Ok(None) | Err(Refusal::NotRunning | Refusal::Memory(_)) => later(None),
-            Err(Refusal::Layout(_)) if time - odd_since.unwrap_or(time).min(time) < SETTLED => {
-                later(odd_since.or(Some(time)))
-            }
-            Err(refusal) => {
+        match search.look(self.patience) {
+            Found::Nothing => InProcess::Searched(search),
+            Found::Runtime(runtime) => self.begin(pid, interpreter, runtime, search),
+            Found::Refused(refusal) => {
                 let refused = Refused { interpreter, why: refusal.to_string() };
                 *self.refused.entry(refused).or_default() += 1;
                 InProcess::Refused
             }
-        };
-        self.processes.insert(pid, now);
+        }
     }
 
-    /// Gives a process its walks; `None` if there is no room.
+    /// Forgets processes that have ended.
+    fn forget_ended(&mut self) {
+        let maps = self.maps.clone();
+        self.processes.retain(|pid, _| {
+            let lives = procfs::stat(*pid).is_some();
+            if !lives {
+                maps.iter().for_each(|maps| maps.remove(*pid));
+            }
+            lives
+        });
+    }
+
+    /// Gives a process its walks, if there is room.
     fn begin(
         &mut self,
         pid: i32,
-        language: Language,
+        interpreter: Interpreter,
         runtime: Arc<dyn Runtime>,
-        codes: Codes,
-    ) -> Option<InProcess> {
+        search: Box<Search>,
+    ) -> InProcess {
         let id = self.last_id + 1;
-        if let Some(maps) = self.maps.as_ref().filter(|_| !runtime.walks().is_empty()) {
-            maps.set(pid, id, runtime.walks()).ok()?;
+        if let Some(maps) = self.maps.as_ref().filter(|_| !runtime.walks().is_empty())
+            && maps.set(pid, id, runtime.walks()).is_err()
+        {
+            return InProcess::Searched(search);
         }
         self.last_id = id;
         if runtime.hotspot().is_some() {
             self.managed.insert(pid, runtime.clone());
         }
-        Some(InProcess::Found(Box::new(FoundRuntime { language, runtime, id, codes })))
+        let (language, codes) = (language_of(interpreter), Codes::new(pid));
+        InProcess::Found(Box::new(FoundRuntime { language, runtime, id, codes }))
     }
 
     /// True if frames of interpreters are read: by programs at samples, or of threads that sleep.
@@ -395,18 +400,6 @@ impl FoundRuntime {
             codes: self.codes.for_child(pid),
         }
     }
-}
-
-/// The interpreter of a process, whose structures are checked.
-fn detect_in(
-    pid: i32,
-    interpreter: Interpreter,
-    codes: &Codes,
-) -> Result<Option<Arc<dyn Runtime>>, Refusal> {
-    let files = MappedFiles::open(pid).map_err(|_| Refusal::NotRunning)?;
-    let threads = procfs::inner_threads(pid);
-    let process = Process { images: &files.images(), threads: &threads, memory: codes.memory() };
-    interpreter.detect(&process)
 }
 
 /// The language of an interpreter's programs.

@@ -2,7 +2,7 @@
 //! STACKS is what `scripts/known.py`, or that of another language, has written; the threads that it
 //! names are walked.
 
-use interpreters::glibc::{ThreadLayout, thread_pointers};
+use interpreters::glibc::{ThreadLayout, ThreadLists};
 use interpreters::hotspot::HotSpot;
 use interpreters::walk::{Thread, run};
 use interpreters::{
@@ -101,7 +101,7 @@ fn named_threads(stacks: &str, radix: u32) -> Vec<u64> {
 /// Thread pointers of threads with these numbers.
 fn pointers_of(threads: &[u64], images: &[LoadedImage], memory: &ProcessMemory) -> Vec<(u64, u64)> {
     let number = ThreadLayout::find(images).expect("glibc").tid;
-    let all = thread_pointers(images, memory).expect("threads");
+    let all = ThreadLists::find(images).expect("lists").pointers(memory).expect("threads");
     let memory: &dyn Memory = memory;
     let pair = |pointer: u64| {
         let number = memory.half(pointer + u64::from(number)).expect("a thread");

@@ -82,38 +82,54 @@ impl ThreadLayout {
 /// Most threads of a process that are found.
 const MAX_THREADS: usize = 1024;
 
-/// Thread pointers of all threads, from the two lists that glibc 2.34 and later has of them: of those
-/// with stacks that it made, and of others, such as the main thread. None without these lists.
-///
-/// # Errors
-///
-/// Memory cannot be read.
-pub fn thread_pointers(images: &[LoadedImage], memory: &dyn Memory) -> Result<Vec<u64>, ReadError> {
-    const GLOBAL: &str = "_rtld_global";
-    let names = [
-        "_thread_db_rtld_global__dl_stack_user",
-        "_thread_db_rtld_global__dl_stack_used",
-        "_thread_db_pthread_list",
-    ];
-    let global = images.iter().find_map(|image| image.symbols(&[GLOBAL]).get(GLOBAL).copied());
-    let offsets = images.iter().find_map(|image| {
-        let symbols = image.symbols(&names);
-        let offset = |name: &str| {
-            let words: [u8; 12] = image.constant(symbols.get(name)?.address)?;
-            words.last_chunk().map(|offset| u64::from(u32::from_le_bytes(*offset)))
-        };
-        Some([offset(names[0])?, offset(names[1])?, offset(names[2])?])
-    });
-    let mut found = Vec::new();
-    let (Some(global), Some([user, used, list])) = (global, offsets) else { return Ok(found) };
-    for head in [user, used].map(|offset| global.address.wrapping_add(offset)) {
-        let mut entry = memory.word(head)?;
-        while entry != head && found.len() < MAX_THREADS {
-            found.push(entry.wrapping_sub(list));
-            entry = memory.word(entry)?;
-        }
+/// The two lists that glibc 2.34 and later has of all threads: of those with stacks that it made, and
+/// of others, such as the main thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadLists {
+    heads: [u64; 2],
+    /// Distance from a thread pointer to its place in a list.
+    place: u64,
+}
+
+impl ThreadLists {
+    /// Those of the C library among these files, if it has them.
+    pub fn find(images: &[LoadedImage]) -> Option<ThreadLists> {
+        const GLOBAL: &str = "_rtld_global";
+        let names = [
+            "_thread_db_rtld_global__dl_stack_user",
+            "_thread_db_rtld_global__dl_stack_used",
+            "_thread_db_pthread_list",
+        ];
+        let global =
+            images.iter().find_map(|image| image.symbols(&[GLOBAL]).get(GLOBAL).copied())?;
+        let [user, used, place] = images.iter().find_map(|image| {
+            let symbols = image.symbols(&names);
+            let offset = |name: &str| {
+                let words: [u8; 12] = image.constant(symbols.get(name)?.address)?;
+                words.last_chunk().map(|offset| u64::from(u32::from_le_bytes(*offset)))
+            };
+            Some([offset(names[0])?, offset(names[1])?, offset(names[2])?])
+        })?;
+        let heads = [user, used].map(|offset| global.address.wrapping_add(offset));
+        Some(ThreadLists { heads, place })
     }
-    Ok(found)
+
+    /// Thread pointers of all threads.
+    ///
+    /// # Errors
+    ///
+    /// Memory cannot be read.
+    pub fn pointers(&self, memory: &dyn Memory) -> Result<Vec<u64>, ReadError> {
+        let mut found = Vec::new();
+        for head in self.heads {
+            let mut entry = memory.word(head)?;
+            while entry != head && found.len() < MAX_THREADS {
+                found.push(entry.wrapping_sub(self.place));
+                entry = memory.word(entry)?;
+            }
+        }
+        Ok(found)
+    }
 }
 
 /// Ways to thread-local variables: the dynamic thread vector (`struct pthread`, `link_map`).

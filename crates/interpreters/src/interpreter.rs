@@ -1,11 +1,10 @@
 //! Which interpreters there are.
 
-use std::sync::Arc;
-
 use sys::{FileAddress, LoadBias, ProcessAddress};
 
+use crate::candidate::{Candidate, Kind, without_pointers};
 use crate::images::LoadedImage;
-use crate::{Process, Refusal, Runtime, cpython, hotspot, php, ruby, v8};
+use crate::{Process, Refusal, cpython, hotspot, php, ruby, v8};
 
 /// An interpreter whose programs' functions can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,23 +60,24 @@ impl Interpreter {
         exported.map(|number| Interpreter::ALL[number])
     }
 
-    /// It in a process, if the process has it. Its structures are checked: that takes some hundred
-    /// reads, or thousands.
+    /// It among the files of a process, if the process has it.
     ///
     /// # Errors
     ///
-    /// It is of a version or kind that is not supported, runs no code yet, or its structures are not as
-    /// expected.
-    pub fn detect(self, process: &Process) -> Result<Option<Arc<dyn Runtime>>, Refusal> {
-        fn shared<R: Runtime + 'static>(found: Option<R>) -> Option<Arc<dyn Runtime>> {
-            found.map(|runtime| Arc::new(runtime) as Arc<dyn Runtime>)
+    /// It is of a version or kind that is not supported, or what is read is not as expected.
+    pub fn find(self, process: &Process) -> Result<Option<Box<dyn Candidate>>, Refusal> {
+        fn boxed<K: Kind + Send + 'static>(
+            process: &Process,
+        ) -> Result<Option<Box<dyn Candidate>>, Refusal> {
+            let found = K::find(process).map_err(without_pointers)?;
+            Ok(found.map(|found| Box::new(found) as Box<dyn Candidate>))
         }
         match self {
-            Interpreter::Cpython => cpython::detect(process).map(shared),
-            Interpreter::Ruby => ruby::detect(process).map(shared),
-            Interpreter::Php => php::detect(process).map(shared),
-            Interpreter::V8 => v8::detect(process).map(shared),
-            Interpreter::HotSpot => hotspot::detect(process).map(shared),
+            Interpreter::Cpython => boxed::<cpython::Found>(process),
+            Interpreter::Ruby => boxed::<ruby::Found>(process),
+            Interpreter::Php => boxed::<php::Found>(process),
+            Interpreter::V8 => boxed::<v8::Found>(process),
+            Interpreter::HotSpot => boxed::<hotspot::Found>(process),
         }
     }
 }

@@ -11,6 +11,7 @@
 //! nor a name. All that it reads of a process may be hostile: lengths are bounded by tables of its
 //! own.
 
+mod candidate;
 pub mod cpython;
 #[cfg(feature = "testing")]
 pub mod glibc;
@@ -24,6 +25,7 @@ mod memory;
 pub mod merge;
 pub mod php;
 pub mod ruby;
+#[cfg(any(test, feature = "testing"))]
 mod tries;
 pub mod v8;
 pub mod walk;
@@ -31,6 +33,7 @@ pub mod walk;
 use std::fmt;
 use std::ops::Range;
 
+pub use candidate::Candidate;
 pub use images::{LoadedImage, MappedFiles, Process};
 pub use interpreter::Interpreter;
 pub use lines::{IndexedLines, Lines};

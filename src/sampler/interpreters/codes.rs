@@ -9,9 +9,9 @@ use interpreters::{
 use profile::{Builder, Language, LocationId, Mapping, MappingId, SourceFunction};
 
 /// What is read of a process in each second of samples.
-const BUDGET: Budget = Budget { bytes: 8 << 20, calls: 20_000 };
+pub const BUDGET: Budget = Budget { bytes: 8 << 20, calls: 20_000 };
 /// See [`BUDGET`].
-const REFILL_AFTER: u64 = 1_000_000_000;
+pub const REFILL_AFTER: u64 = 1_000_000_000;
 
 /// Most code objects, and most locations, that are kept of a process, and most bytes of their names and
 /// lines.
@@ -114,11 +114,6 @@ impl Codes {
             self.shared = Arc::new(all);
         }
         Codes { shared: self.shared.clone(), ..Codes::new(pid) }
-    }
-
-    /// The memory of the process.
-    pub fn memory(&self) -> &ProcessMemory {
-        &self.memory
     }
 
     /// Replaces locations by those of frames at a time (nanoseconds), as far as they are known.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::codes::Codes;
-use super::{InProcess, Interpreters, detect_in, language_of, names_its_code};
+use super::search::{Found, Patience, Search};
+use super::{InProcess, Interpreters, names_its_code};
 use crate::sampler::bpf::thread_pointers::ThreadPointers;
 use crate::sampler::bpf::walk::{WalkMaps, Walked};
 use interpreters::walk;
@@ -51,17 +51,21 @@ impl Interpreters {
         interpreters
     }
 
-    /// Recognizes an interpreter that a process may have.
+    /// Recognizes an interpreter that a process may have. A search that is not at its end goes on at
+    /// samples.
     fn find(&mut self, pid: i32, interpreter: Interpreter) {
-        if interpreter == Interpreter::V8 && names_its_code(pid) {
+        let is_found = matches!(self.processes.get(&pid), Some(InProcess::Found(_)));
+        if is_found || interpreter == Interpreter::V8 && names_its_code(pid) {
             return;
         }
-        let codes = Codes::new(pid);
-        if let Ok(Some(runtime)) = detect_in(pid, interpreter, &codes)
-            && let Some(found) = self.begin(pid, language_of(interpreter), runtime, codes)
-        {
-            self.processes.insert(pid, found);
-        }
+        let mut search = Box::new(Search::new(pid, interpreter));
+        let found = match search.look(self.patience) {
+            Found::Runtime(runtime) => self.begin(pid, interpreter, runtime, search),
+            Found::Nothing if search.has_candidate() => InProcess::Searched(search),
+            // A sample repeats that, and counts it.
+            Found::Nothing | Found::Refused(_) => return,
+        };
+        self.processes.insert(pid, found);
     }
 
     /// Lets programs walk as these maps say.
@@ -74,13 +78,14 @@ impl Interpreters {
             (Some(maps), InProcess::Found(found)) => {
                 maps.set(*pid, found.id, found.runtime.walks()).is_ok()
             }
+            (Some(_), InProcess::Searched(_)) => true,
             _ => false,
         });
     }
 
     /// For threads that sleep, of which no program takes samples.
     pub fn of_sleepers() -> Interpreters {
-        let interpreters = Interpreters::default();
+        let interpreters = Interpreters { patience: Patience::Waits, ..Interpreters::default() };
         interpreters.pointers();
         interpreters
     }

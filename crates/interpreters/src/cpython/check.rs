@@ -4,19 +4,15 @@
 //! Each thread state on the lists has to lead back to its interpreter. One of them has to be that of
 //! a thread of the process, by the path that walks take, with frames up to the outermost one, whose
 //! code has names and lines. The process may run during the check, so a check that fails
-//! is repeated.
+//! has to be repeated.
 
 use std::collections::HashSet;
 
 use super::runs::{ends_in_thread_state, is_consistent};
 use super::{Cpython, frames, names};
 use crate::memory::{Memory, ReadError};
-use crate::tries::repeated;
 use crate::walk::{self, Thread, WalkCopy};
 use crate::{ChainEnd, Code, Lines, Name, Refusal, UserFrame};
-
-/// Tries for a process that runs: it changes its frames between two reads.
-pub(super) const TRIES: usize = 64;
 
 /// Most thread states that are read.
 const MAX_STATES: usize = 256;
@@ -37,23 +33,25 @@ enum Found {
 }
 
 /// Checks the offsets of a process, with at most `tries`.
-///
-/// # Errors
-///
-/// What is not as expected; no thread has a frame.
+#[cfg(any(test, feature = "testing"))]
 pub(super) fn check(
     cpython: &Cpython,
     threads: &[i32],
     memory: &dyn Memory,
     tries: usize,
 ) -> Result<(), Refusal> {
-    // Thread states with frames that were right in one of the tries.
     let mut right = HashSet::new();
-    repeated(tries, 0, || try_once(cpython, threads, memory, &mut right))
+    crate::tries::repeated(tries, || try_once(cpython, threads, memory, &mut right))
 }
 
-/// More threads have to be right than not: code may be changed in ways of which no check knows.
-fn try_once(
+/// Checks the offsets of a process once. `right`: thread states with frames that were right in one of
+/// the tries. More threads have to be right than not: code may be changed in ways of which no check
+/// knows.
+///
+/// # Errors
+///
+/// What is not as expected; no thread has a frame.
+pub(super) fn try_once(
     cpython: &Cpython,
     threads: &[i32],
     memory: &dyn Memory,

@@ -1,10 +1,11 @@
 //! Recognizes CPython by exported symbols of a file that a process has mapped: an executable or
 //! `libpython`, also a stripped one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::debug_offsets::DebugOffsets;
 use super::{Cpython, Offsets, Symbols, check, runs};
+use crate::candidate::Kind;
 use crate::glibc::ThreadLayout;
 use crate::images::Symbol;
 use crate::{LoadedImage, Memory, Process, Refusal};
@@ -20,43 +21,65 @@ const VERSION: &str = "Py_Version";
 const ADDED: [(&str, u8); 3] =
     [("Py_NewRef", 10), ("PyFrame_GetCode", 9), ("PyCode_NewWithPosOnlyArgs", 8)];
 
-/// CPython in a process, if there is one. Its structures are checked: that takes some hundred reads.
+/// CPython among the files of a process.
+pub(crate) struct Found {
+    minor: u8,
+    symbols: Symbols,
+    threads: Option<ThreadLayout>,
+    /// Thread states with frames that were right in one of the tries.
+    right: HashSet<u64>,
+}
+
+impl Kind for Found {
+    type Checked = Cpython;
+
+    fn find(process: &Process) -> Result<Option<Found>, Refusal> {
+        let names = [RUNTIME, CODE_TYPE, STR_TYPE, EVALUATION, VERSION];
+        let names = [&names[..], &ADDED.map(|(name, _)| name)].concat();
+        let all: Vec<_> = process.images.iter().map(|image| image.symbols(&names)).collect();
+        let Some(own) = all.iter().position(|symbols| symbols.contains_key(EVALUATION)) else {
+            return Ok(None);
+        };
+        // An executable that is not position-independent may have the library's data (copy relocations).
+        let data = |name| {
+            let copied = |symbols: &&HashMap<&str, Symbol>| !symbols.contains_key(EVALUATION);
+            let mut copies = all.iter().filter(copied);
+            copies.find_map(|symbols| symbols.get(name)).or(all[own].get(name)).map(|p| p.address)
+        };
+        let (Some(runtime), Some(code_type), Some(str_type)) =
+            (data(RUNTIME), data(CODE_TYPE), data(STR_TYPE))
+        else {
+            // 3.6 and earlier have no `_PyRuntime`.
+            return Err(Refusal::Version("CPython 3.6 or earlier".to_owned()));
+        };
+        let image = &process.images[own];
+        let minor = minor_version(image, &all[own])?;
+        let evaluation = image.code(EVALUATION, all[own][EVALUATION]);
+        let code = evaluation.first().and_then(|function| image.bytes(function.start));
+        let prologue = runs::prologue(code.unwrap_or_default(), evaluation.first());
+        let image = image.extent();
+        let symbols = Symbols { runtime, code_type, str_type, evaluation, prologue, image };
+        let threads = ThreadLayout::find(process.images);
+        Ok(Some(Found { minor, symbols, threads, right: HashSet::new() }))
+    }
+
+    fn check(&mut self, threads: &[i32], memory: &dyn Memory) -> Result<Cpython, Refusal> {
+        let offsets = offsets(self.minor, self.symbols.runtime, memory)?;
+        let cpython = Cpython::new(offsets, self.symbols.clone(), self.threads, memory)?;
+        check::try_once(&cpython, threads, memory, &mut self.right)?;
+        Ok(cpython)
+    }
+}
+
+/// CPython in a process, if there is one: its check is repeated, with pauses.
 ///
 /// # Errors
 ///
 /// There is CPython of a version or kind that is not supported, it runs no code yet, or its
 /// structures are not as expected.
+#[cfg(any(test, feature = "testing"))]
 pub fn detect(process: &Process) -> Result<Option<Cpython>, Refusal> {
-    let names = [RUNTIME, CODE_TYPE, STR_TYPE, EVALUATION, VERSION];
-    let names = [&names[..], &ADDED.map(|(name, _)| name)].concat();
-    let all: Vec<_> = process.images.iter().map(|image| image.symbols(&names)).collect();
-    let Some(own) = all.iter().position(|symbols| symbols.contains_key(EVALUATION)) else {
-        return Ok(None);
-    };
-    // An executable that is not position-independent may have the library's data (copy relocations).
-    let data = |name| {
-        let copied = |symbols: &&HashMap<&str, Symbol>| !symbols.contains_key(EVALUATION);
-        let mut copies = all.iter().filter(copied);
-        copies.find_map(|symbols| symbols.get(name)).or(all[own].get(name)).map(|p| p.address)
-    };
-    let (Some(runtime), Some(code_type), Some(str_type)) =
-        (data(RUNTIME), data(CODE_TYPE), data(STR_TYPE))
-    else {
-        // 3.6 and earlier have no `_PyRuntime`.
-        return Err(Refusal::Version("CPython 3.6 or earlier".to_owned()));
-    };
-    let image = &process.images[own];
-    let minor = minor_version(image, &all[own])?;
-    let evaluation = image.code(EVALUATION, all[own][EVALUATION]);
-    let code = evaluation.first().and_then(|function| image.bytes(function.start));
-    let prologue = runs::prologue(code.unwrap_or_default(), evaluation.first());
-    let image = image.extent();
-    let symbols = Symbols { runtime, code_type, str_type, evaluation, prologue, image };
-    let offsets = offsets(minor, runtime, process.memory)?;
-    let threads = ThreadLayout::find(process.images);
-    let cpython = Cpython::new(offsets, symbols, threads, process.memory)?;
-    check::check(&cpython, process.threads, process.memory, check::TRIES)?;
-    Ok(Some(cpython))
+    crate::candidate::detect::<Found>(process)
 }
 
 /// The minor version, of those that have a table.

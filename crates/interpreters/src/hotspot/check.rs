@@ -5,10 +5,7 @@ use super::blob::{Blob, Header, Kind};
 use super::debug::DebugInfo;
 use super::heap::CodeHeap;
 use super::methods::Method;
-use crate::{Memory, ReadError, Refusal, tries};
-
-/// Tries of the check: code is made and freed while it is read.
-pub const TRIES: usize = 16;
+use crate::{Memory, ReadError, Refusal};
 
 /// Most blocks and compiled methods of a heap that are looked at.
 const MOST_BLOCKS: usize = 512;
@@ -23,16 +20,18 @@ struct Count {
     wrong: usize,
 }
 
-/// Checks the structures of a process.
+/// Checks the structures of a process, with at most `tries`.
+#[cfg(test)]
+pub fn check(hotspot: &HotSpot, memory: &dyn Memory, tries: usize) -> Result<(), Refusal> {
+    crate::tries::repeated(tries, || try_once(hotspot, memory))
+}
+
+/// Checks the structures of a process once. Code is made and freed while it is read.
 ///
 /// # Errors
 ///
 /// They are not as expected, or HotSpot has not begun to run.
-pub fn check(hotspot: &HotSpot, memory: &dyn Memory, tries: usize) -> Result<(), Refusal> {
-    tries::repeated(tries, tries, || once(hotspot, memory))
-}
-
-fn once(hotspot: &HotSpot, memory: &dyn Memory) -> Result<(), Refusal> {
+pub fn try_once(hotspot: &HotSpot, memory: &dyn Memory) -> Result<(), Refusal> {
     let heaps = hotspot.heaps();
     let stub = hotspot.call_stub_return;
     let heap = heaps.iter().find(|heap| heap.range.contains(&stub));

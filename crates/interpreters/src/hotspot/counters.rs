@@ -28,8 +28,7 @@ pub fn address(name: &str, structs: &Structs, memory: &dyn Memory) -> Option<u64
         let number = bytes.get(at..)?.first_chunk()?;
         usize::try_from(u32::from_le_bytes(*number)).ok()
     };
-    let [length, named, value] =
-        ["entry_length", "name_offset", "data_offset"].map(|field| entry(field));
+    let [length, named, value] = ["entry_length", "name_offset", "data_offset"].map(entry);
     let (length, named, value) = (length?, named?, value?);
     let mut at = number(0, prologue("entry_offset")?)?;
     for _ in 0..count.min(MOST) {

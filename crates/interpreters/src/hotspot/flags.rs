@@ -7,13 +7,19 @@ use crate::{LoadedImage, Memory};
 /// Most options; there are about 1,500.
 const MOST: u64 = 8192;
 
-/// The value of an option that is on or off; `None` if it cannot be found.
-pub fn is_set(
+/// True if the option that is on or off with its value at an address is on.
+pub fn is_set(address: u64, memory: &dyn Memory) -> bool {
+    let mut value = [0];
+    memory.read(address, &mut value).is_ok() && value != [0]
+}
+
+/// The address of the value of an option; `None` if there is none of that name.
+pub fn address(
     name: &str,
     structs: &Structs,
     image: &LoadedImage<'_>,
     memory: &dyn Memory,
-) -> Option<bool> {
+) -> Option<u64> {
     let size = *structs.sizes.get("JVMFlag").filter(|size| **size <= 256)?;
     let offset = |field: &str| structs.offsets.get(field).filter(|at| **at + 8 <= size).copied();
     let (named, value) = (offset("JVMFlag._name")?, offset("JVMFlag._addr")?);
@@ -27,7 +33,5 @@ pub fn is_set(
         rest.is_some_and(|rest| rest.first() == Some(&0))
     };
     let flag = bytes.chunks_exact(size as usize).find(is_named)?;
-    let mut content = [0];
-    memory.read(word(flag, value)?, &mut content).ok()?;
-    Some(content != [0])
+    word(flag, value)
 }

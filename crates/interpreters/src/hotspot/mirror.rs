@@ -129,14 +129,13 @@ impl Mirror {
     fn read_heap(&mut self, number: usize, now: u64, layout: &Layout, memory: &dyn Memory) {
         let heap = self.heaps[number].heap.clone();
         let mut blobs = Vec::new();
-        let has_all = heap.each_block(layout, memory, |header| {
-            match self.blobs.get_mut(&header.address()) {
+        let has_all =
+            heap.each_block(layout, memory, |header| match self.blobs.get_mut(&header.address()) {
                 Some(seen) if header.identity(layout) == Some(seen.blob.identity) => {
                     seen.last = seen.last.max(now);
                 }
                 _ => blobs.extend(header.blob(layout, memory).ok().flatten()),
-            }
-        });
+            });
         let seen = &mut self.heaps[number];
         seen.read = Some(now);
         seen.has_all &= has_all;

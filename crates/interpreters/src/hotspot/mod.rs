@@ -27,6 +27,8 @@ mod threads;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub(crate) use detect::Found;
+#[cfg(any(test, feature = "testing"))]
 pub use detect::detect;
 pub use frames::{Address, Body, FrameShape, MethodFrames, Registers, Shape};
 pub use mirror::Times;

@@ -3,22 +3,16 @@
 //!
 //! The frames of the process have to lead to the code that it began with; each has to have a function
 //! with names, whose instructions are executed by the evaluation function, with the one that a frame
-//! has stored among them. The process may run during the check, so a check that fails is repeated.
+//! has stored among them. The process may run during the check, so a check that fails has to be
+//! repeated.
 
 use super::Php;
 use super::frames::{Decoded, Kind, decode};
 use super::names;
 use crate::memory::Memory;
-use crate::tries::repeated;
 use crate::walk::{self, Status, Thread, WalkCopy};
 use crate::{ChainEnd, Copied, Name, Refusal};
 use sys::record::AllRegs;
-
-/// Tries for a process that runs: it changes its frames between two reads.
-pub(super) const TRIES: usize = 64;
-
-/// Tries after which a process without a frame runs no code.
-const AGAIN: usize = 4;
 
 /// Most frames whose functions are checked.
 const MAX_FRAMES: usize = 32;
@@ -31,16 +25,17 @@ const OUTERMOST: usize = 2;
 const LAST: [u8; 9] = [42, 62, 79, 108, 111, 149, 161, 163, 201];
 
 /// Checks the offsets of a process, with at most `tries`.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn check(php: &Php, memory: &dyn Memory, tries: usize) -> Result<(), Refusal> {
+    crate::tries::repeated(tries, || try_once(php, memory))
+}
+
+/// Checks the offsets of a process once.
 ///
 /// # Errors
 ///
 /// What is not as expected; there is no frame.
-pub(super) fn check(php: &Php, memory: &dyn Memory, tries: usize) -> Result<(), Refusal> {
-    // A process that runs may have changed its frames in the middle of the reading.
-    repeated(tries, AGAIN, || try_once(php, memory))
-}
-
-fn try_once(php: &Php, memory: &dyn Memory) -> Result<(), Refusal> {
+pub(super) fn try_once(php: &Php, memory: &dyn Memory) -> Result<(), Refusal> {
     let copy = walk(php, memory);
     let frames = frames(php, &copy)?;
     // Frames that a running process has left in the meantime say nothing.

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 
 use super::{Offsets, Php, Symbols, check};
+use crate::candidate::Kind;
 use crate::images::Symbol;
-use crate::{Process, Refusal};
+use crate::{Memory, Process, Refusal};
 
 pub(crate) const EVALUATION: &str = "execute_ex";
 /// Data of the one thread that executes code; builds with threads have another symbol.
@@ -23,38 +24,53 @@ const DIGITS: usize = 8;
 /// Most bytes behind it.
 const MAX_SUFFIX: usize = 16;
 
-/// PHP in a process, if there is one. Its structures are checked: that takes some hundred reads.
+/// PHP among the files of a process.
+pub(crate) struct Found(Php);
+
+impl Kind for Found {
+    type Checked = Php;
+
+    fn find(process: &Process) -> Result<Option<Found>, Refusal> {
+        let names = [&[EVALUATION, GLOBALS, VM_KIND][..], &OTHERS].concat();
+        let all: Vec<_> = process.images.iter().map(|image| image.symbols(&names)).collect();
+        let is_php = |symbols: &HashMap<&str, Symbol>| {
+            let has = |name: &&str| symbols.contains_key(*name);
+            has(&EVALUATION) && OTHERS.iter().all(has)
+        };
+        let Some(own) = all.iter().position(is_php) else { return Ok(None) };
+        let image = &process.images[own];
+        let offsets = offsets(image.file)?;
+        // An executable that is not position-independent may have the library's data (copy relocations).
+        let copies = all.iter().filter(|symbols| !symbols.contains_key(EVALUATION));
+        let globals = copies.chain([&all[own]]).find_map(|symbols| symbols.get(GLOBALS));
+        let Some(globals) = globals else {
+            return Err(Refusal::Version(format!("PHP {} with threads (ZTS)", offsets.version)));
+        };
+        let kind = all[own].get(VM_KIND).and_then(|symbol| image.bytes(symbol.address));
+        let symbols = Symbols {
+            globals: globals.address,
+            evaluation: image.code(EVALUATION, all[own][EVALUATION]),
+            image: image.extent(),
+            has_registers: kind.is_some_and(is_hybrid),
+        };
+        Ok(Some(Found(Php::new(offsets.clone(), symbols))))
+    }
+
+    fn check(&mut self, _: &[i32], memory: &dyn Memory) -> Result<Php, Refusal> {
+        check::try_once(&self.0, memory)?;
+        Ok(self.0.clone())
+    }
+}
+
+/// PHP in a process, if there is one: its check is repeated, with pauses.
 ///
 /// # Errors
 ///
 /// There is PHP of a version or kind that is not supported, it runs no code at this time, or its
 /// structures are not as expected.
+#[cfg(any(test, feature = "testing"))]
 pub fn detect(process: &Process) -> Result<Option<Php>, Refusal> {
-    let names = [&[EVALUATION, GLOBALS, VM_KIND][..], &OTHERS].concat();
-    let all: Vec<_> = process.images.iter().map(|image| image.symbols(&names)).collect();
-    let is_php = |symbols: &HashMap<&str, Symbol>| {
-        let has = |name: &&str| symbols.contains_key(*name);
-        has(&EVALUATION) && OTHERS.iter().all(has)
-    };
-    let Some(own) = all.iter().position(is_php) else { return Ok(None) };
-    let image = &process.images[own];
-    let offsets = offsets(image.file)?;
-    // An executable that is not position-independent may have the library's data (copy relocations).
-    let copies = all.iter().filter(|symbols| !symbols.contains_key(EVALUATION));
-    let globals = copies.chain([&all[own]]).find_map(|symbols| symbols.get(GLOBALS));
-    let Some(globals) = globals else {
-        return Err(Refusal::Version(format!("PHP {} with threads (ZTS)", offsets.version)));
-    };
-    let kind = all[own].get(VM_KIND).and_then(|symbol| image.bytes(symbol.address));
-    let symbols = Symbols {
-        globals: globals.address,
-        evaluation: image.code(EVALUATION, all[own][EVALUATION]),
-        image: image.extent(),
-        has_registers: kind.is_some_and(is_hybrid),
-    };
-    let php = Php::new(offsets.clone(), symbols);
-    check::check(&php, process.memory, check::TRIES)?;
-    Ok(Some(php))
+    crate::candidate::detect::<Found>(process)
 }
 
 /// True if the function whose code this is returns 4 (`ZEND_VM_KIND_HYBRID`): `mov eax, 4` and `ret`,

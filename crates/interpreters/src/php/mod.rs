@@ -23,8 +23,9 @@ mod tests;
 
 use std::ops::Range;
 
-pub(crate) use detect::EVALUATION;
+#[cfg(any(test, feature = "testing"))]
 pub use detect::detect;
+pub(crate) use detect::{EVALUATION, Found};
 use frames::Layout;
 pub use lines::InstructionLines;
 pub use offsets::Offsets;

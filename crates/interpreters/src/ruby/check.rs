@@ -3,16 +3,13 @@
 //!
 //! The main thread has to be that of the VM, with the execution context to which the path of the walks
 //! leads. Its frames lie in its stack, end at a root, and have names and lines. Each evaluation has a
-//! tag. The process may run during the check, so a check that fails is repeated.
+//! tag. The process may run during the check, so a check that fails has to be
+//! repeated.
 
 use super::{Ruby, frames, names, runs};
 use crate::memory::Memory;
-use crate::tries::repeated;
 use crate::walk::{self, Status, Thread, WalkCopy};
 use crate::{ChainEnd, Name, Refusal, UserFrame};
-
-/// Tries for a process that runs: it changes its frames between two reads.
-pub(super) const TRIES: usize = 64;
 
 /// Most frames whose code is checked.
 const MAX_CODE: usize = 32;
@@ -21,17 +18,14 @@ const MAX_CODE: usize = 32;
 const OUTERMOST: usize = 2;
 
 /// Checks the offsets of a process, with at most `tries`.
-///
-/// # Errors
-///
-/// What is not as expected; the main thread has no frame.
+#[cfg(any(test, feature = "testing"))]
 pub(super) fn check(
     ruby: &Ruby,
     threads: &[i32],
     memory: &dyn Memory,
     tries: usize,
 ) -> Result<(), Refusal> {
-    repeated(tries, 0, || try_once(ruby, threads, memory))
+    crate::tries::repeated(tries, || try_once(ruby, threads, memory))
 }
 
 /// The main thread: its thread pointer and its execution context.
@@ -72,7 +66,12 @@ fn main_thread(ruby: &Ruby, threads: &[i32], memory: &dyn Memory) -> Result<(u64
     Ok((pointer, context))
 }
 
-fn try_once(ruby: &Ruby, threads: &[i32], memory: &dyn Memory) -> Result<(), Refusal> {
+/// Checks the offsets of a process once.
+///
+/// # Errors
+///
+/// What is not as expected; the main thread has no frame.
+pub(super) fn try_once(ruby: &Ruby, threads: &[i32], memory: &dyn Memory) -> Result<(), Refusal> {
     let (pointer, context) = main_thread(ruby, threads, memory)?;
     let thread = Thread { pointer, frame: 0, is_first: false };
     let run = || -> Vec<WalkCopy> {

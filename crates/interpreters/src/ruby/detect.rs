@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 
 use super::{Offsets, Ruby, Symbols, check};
+use crate::candidate::Kind;
 use crate::glibc::{ThreadLayout, path_to_variable};
 use crate::images::Symbol;
-use crate::{LoadedImage, Process, Refusal};
+use crate::{LoadedImage, Memory, Process, Refusal};
 use sys::FileAddress;
 
 /// The version as text.
@@ -19,57 +20,76 @@ const EVALUATION: &str = "rb_vm_exec";
 /// Returns the first word of the symbol table, which is not exported.
 const NUMBER_OF_NAMES: &str = "rb_sym_immortal_count";
 
-/// Ruby in a process, if there is one. Its structures are checked: that takes some hundred reads.
+/// Ruby among the files of a process.
+pub(crate) struct Found {
+    offsets: Offsets,
+    symbols: Symbols,
+}
+
+impl Kind for Found {
+    type Checked = Ruby;
+
+    fn find(process: &Process) -> Result<Option<Found>, Refusal> {
+        let names = [VERSION, VM, CONTEXT, OBJECT_CLASS, EVALUATION, NUMBER_OF_NAMES];
+        let all: Vec<_> = process.images.iter().map(|image| image.symbols(&names)).collect();
+        // An executable that is not position-independent may have the library's data (copy relocations),
+        // but no code of it.
+        let has_code = |symbols: &HashMap<&str, Symbol>| symbols.contains_key(NUMBER_OF_NAMES);
+        let is_own = |symbols: &HashMap<&str, Symbol>| {
+            symbols.contains_key(VERSION) && (symbols.contains_key(VM) || has_code(symbols))
+        };
+        let Some(own) = all.iter().position(is_own) else { return Ok(None) };
+        let image = &process.images[own];
+        let symbols = &all[own];
+        let minor = minor_version(image, symbols)?;
+        let offsets = offsets(minor)?;
+        let data = |name| {
+            let mut copies = all.iter().enumerate().filter(|(number, _)| *number != own);
+            let copied = copies.find_map(|(_, symbols)| symbols.get(name));
+            copied.or(symbols.get(name)).map(|symbol| symbol.address)
+        };
+        let (Some(vm), Some(object_class), Some(context), Some(evaluation)) =
+            (data(VM), data(OBJECT_CLASS), symbols.get(CONTEXT), symbols.get(EVALUATION))
+        else {
+            return Err(Refusal::Layout("it does not export what its releases do"));
+        };
+        let first = image.bias.apply(FileAddress(0)).0;
+        let offset = context.address.wrapping_sub(first);
+        let path = path_to_variable(process.images, image, offset, process.memory)?;
+        let context_path =
+            path.ok_or(Refusal::Layout("the C library does not describe thread-local variables"))?;
+        let names = symbols.get(NUMBER_OF_NAMES).and_then(|symbol| {
+            let code = image.bytes(symbol.address)?;
+            returned_variable(code, symbol.address)
+        });
+        let symbols = Symbols {
+            context_path,
+            vm,
+            object_class,
+            names,
+            evaluation: image.code(EVALUATION, *evaluation),
+            image: image.extent(),
+            thread_number: ThreadLayout::find(process.images).map(|layout| layout.tid),
+        };
+        Ok(Some(Found { offsets, symbols }))
+    }
+
+    fn check(&mut self, threads: &[i32], memory: &dyn Memory) -> Result<Ruby, Refusal> {
+        let ruby = Ruby::new(self.offsets.clone(), self.symbols.clone(), memory)?;
+        check::try_once(&ruby, threads, memory)?;
+        Ok(ruby)
+    }
+}
+
+/// Ruby in a process, if there is one: its check is repeated, with pauses.
 ///
 /// # Errors
 ///
-/// There is Ruby of a version that is not supported, it runs no code yet, or its structures are not as
-/// expected.
+/// There is Ruby of a version or kind that is not supported, it runs no code at this time, or its
+/// structures are not as expected.
+#[cfg(any(test, feature = "testing"))]
 pub fn detect(process: &Process) -> Result<Option<Ruby>, Refusal> {
-    let names = [VERSION, VM, CONTEXT, OBJECT_CLASS, EVALUATION, NUMBER_OF_NAMES];
-    let all: Vec<_> = process.images.iter().map(|image| image.symbols(&names)).collect();
-    // An executable that is not position-independent may have the library's data (copy relocations),
-    // but no code of it.
-    let has_code = |symbols: &HashMap<&str, Symbol>| symbols.contains_key(NUMBER_OF_NAMES);
-    let is_own = |symbols: &HashMap<&str, Symbol>| {
-        symbols.contains_key(VERSION) && (symbols.contains_key(VM) || has_code(symbols))
-    };
-    let Some(own) = all.iter().position(is_own) else { return Ok(None) };
-    let image = &process.images[own];
-    let symbols = &all[own];
-    let minor = minor_version(image, symbols)?;
-    let offsets = offsets(minor)?;
-    let data = |name| {
-        let mut copies = all.iter().enumerate().filter(|(number, _)| *number != own);
-        let copied = copies.find_map(|(_, symbols)| symbols.get(name));
-        copied.or(symbols.get(name)).map(|symbol| symbol.address)
-    };
-    let (Some(vm), Some(object_class), Some(context), Some(evaluation)) =
-        (data(VM), data(OBJECT_CLASS), symbols.get(CONTEXT), symbols.get(EVALUATION))
-    else {
-        return Err(Refusal::Layout("it does not export what its releases do"));
-    };
-    let first = image.bias.apply(FileAddress(0)).0;
-    let offset = context.address.wrapping_sub(first);
-    let path = path_to_variable(process.images, image, offset, process.memory)?;
-    let context_path =
-        path.ok_or(Refusal::Layout("the C library does not describe thread-local variables"))?;
-    let names = symbols.get(NUMBER_OF_NAMES).and_then(|symbol| {
-        let code = image.bytes(symbol.address)?;
-        returned_variable(code, symbol.address)
-    });
-    let symbols = Symbols {
-        context_path,
-        vm,
-        object_class,
-        names,
-        evaluation: image.code(EVALUATION, *evaluation),
-        image: image.extent(),
-        thread_number: ThreadLayout::find(process.images).map(|layout| layout.tid),
-    };
-    let ruby = Ruby::new(offsets, symbols, process.memory)?;
-    check::check(&ruby, process.threads, process.memory, check::TRIES)?;
-    Ok(Some(ruby))
+    crate::candidate::detect::<Found>(process)
 }
 
 /// The minor version, of those that have a table.

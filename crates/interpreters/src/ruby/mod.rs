@@ -26,8 +26,9 @@ mod tests;
 
 use std::ops::Range;
 
-pub(crate) use detect::VERSION;
+#[cfg(any(test, feature = "testing"))]
 pub use detect::detect;
+pub(crate) use detect::{Found, VERSION};
 use objects::ClassWords;
 use offsets::Layout;
 pub use offsets::{ClassNames, Offsets, SymbolOffsets};

@@ -12,11 +12,7 @@ use super::V8;
 use super::heap::{Heap, No, is_object, weak_object};
 use super::names::{self, Scope};
 use crate::memory::{Memory, ReadError};
-use crate::tries::repeated;
 use crate::{CodeKey, Lines, Name, Refusal, Runtime};
-
-/// Tries for a process that runs.
-pub(super) const TRIES: usize = 16;
 
 /// Bytes of an isolate in which its list of scripts is searched; it has all roots within them.
 const ISOLATE: usize = 32 << 10;
@@ -38,21 +34,23 @@ const ENOUGH: usize = 40;
 /// Functions with bytecode that have to be right; node's own have more before the first script runs.
 const LEAST: usize = 8;
 
-/// Checks the offsets of a process with these threads, with at most `tries`.
-///
-/// # Errors
-///
-/// What is not as expected; it runs no script.
+/// Checks the offsets of a process, with at most `tries`.
+#[cfg(test)]
 pub(super) fn check(
     v8: &V8,
     threads: &[u64],
     memory: &dyn Memory,
     tries: usize,
 ) -> Result<(), Refusal> {
-    repeated(tries, 0, || try_once(v8, threads, memory))
+    crate::tries::repeated(tries, || try_once(v8, threads, memory))
 }
 
-fn try_once(v8: &V8, threads: &[u64], memory: &dyn Memory) -> Result<(), Refusal> {
+/// Checks the offsets of a process with these threads once.
+///
+/// # Errors
+///
+/// What is not as expected; it runs no script.
+pub(super) fn try_once(v8: &V8, threads: &[u64], memory: &dyn Memory) -> Result<(), Refusal> {
     if v8.symbols.isolate.is_empty() || v8.symbols.exit_frame.is_none() {
         return Err(Refusal::Layout("the way from a thread to its isolate is unknown"));
     }

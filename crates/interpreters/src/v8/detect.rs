@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use super::offsets::{PREFIX, symbols};
 use super::{Constants, Offsets, Symbols, V8, check};
-use crate::glibc::{ThreadLayout, thread_pointers};
+use crate::candidate::Kind;
+use crate::glibc::{ThreadLayout, ThreadLists};
 use crate::images::Symbol;
+use crate::memory::ReadError;
 use crate::{LoadedImage, Memory, Process, Refusal};
 
 /// A constant that all versions export.
@@ -34,44 +36,95 @@ const CALL: &str = "Builtins_CEntry_Return1_";
 /// for it.
 const BLOB: &str = "_ZN2v88internal23DefaultEmbeddedBlobCodeEv";
 
-/// V8 in a process, if there is one. Its structures are checked: that takes some thousand reads.
+/// V8 among the files of a process.
+pub(crate) struct Found {
+    offsets: Offsets,
+    isolate: Isolate,
+    /// Without the path to an isolate.
+    symbols: Symbols,
+    threads: Option<ThreadLists>,
+}
+
+/// Where the isolate of a thread is.
+enum Isolate {
+    /// At the end of this path from its thread pointer.
+    Path(Vec<i32>),
+    /// The value of a pthread key, whose number is at this address.
+    Key { address: u64, layout: ThreadLayout },
+    /// That is unknown.
+    Unknown,
+}
+
+impl Isolate {
+    /// The path from a thread pointer; empty if it is unknown.
+    fn path(&self, memory: &dyn Memory) -> Result<Vec<i32>, ReadError> {
+        match self {
+            Isolate::Path(path) => Ok(path.clone()),
+            Isolate::Key { address, layout } => {
+                Ok(layout.path_to(memory.half(*address)?).unwrap_or_default())
+            }
+            Isolate::Unknown => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Kind for Found {
+    type Checked = V8;
+
+    fn find(process: &Process) -> Result<Option<Found>, Refusal> {
+        let Some(image) = process.images.iter().find(|image| image.exports(EXPORTED)) else {
+            return Ok(None);
+        };
+        let constants = symbols();
+        let mut names: Vec<&str> = constants.iter().map(String::as_str).collect();
+        names.extend([MAJOR, MINOR, CURRENT, KEY, INTERPRETER, BYTECODES, BLOB]);
+        names.extend(BUILTINS);
+        let found = image.symbols(&names);
+        let version = [MAJOR, MINOR].map(|name| -> Result<u32, Refusal> {
+            let Some(symbol) = found.get(name) else { return Ok(0) };
+            Ok(process.memory.half(symbol.address)?)
+        });
+        let [major, minor] = version;
+        let version = [major?, minor?];
+        if !Offsets::has_version(version) {
+            let name = format!("V8 {}.{}", version[0], version[1]);
+            let is_known = version[0] != 0;
+            return Err(Refusal::Version(if is_known { name } else { "this V8".to_owned() }));
+        }
+        let value = |name: &String| {
+            // Those that are 0 need no bytes in the file.
+            let bytes = image.constant(found.get(name.as_str())?.address).unwrap_or([0; 4]);
+            Some((name.strip_prefix(PREFIX)?.to_owned(), i32::from_le_bytes(bytes)))
+        };
+        let constants: Constants = constants.iter().filter_map(value).collect();
+        let other = Refusal::Layout("its description of itself is another one");
+        let offsets = Offsets::new(version, constants).ok_or(other)?;
+        let (isolate, symbols) = places(process, image, &found);
+        let threads = ThreadLists::find(process.images);
+        Ok(Some(Found { offsets, isolate, symbols, threads }))
+    }
+
+    fn check(&mut self, _: &[i32], memory: &dyn Memory) -> Result<V8, Refusal> {
+        let isolate = self.isolate.path(memory)?;
+        let v8 = V8::new(self.offsets.clone(), Symbols { isolate, ..self.symbols.clone() });
+        let threads = match &self.threads {
+            Some(lists) => lists.pointers(memory)?,
+            None => Vec::new(),
+        };
+        check::try_once(&v8, &threads, memory)?;
+        Ok(v8)
+    }
+}
+
+/// V8 in a process, if there is one: its check is repeated, with pauses.
 ///
 /// # Errors
 ///
-/// There is V8 of a version that is not supported, it runs no script yet, or its structures are not as
-/// expected.
+/// There is V8 of a version or kind that is not supported, it runs no code at this time, or its
+/// structures are not as expected.
+#[cfg(any(test, feature = "testing"))]
 pub fn detect(process: &Process) -> Result<Option<V8>, Refusal> {
-    let Some(image) = process.images.iter().find(|image| image.exports(EXPORTED)) else {
-        return Ok(None);
-    };
-    let constants = symbols();
-    let mut names: Vec<&str> = constants.iter().map(String::as_str).collect();
-    names.extend([MAJOR, MINOR, CURRENT, KEY, INTERPRETER, BYTECODES, BLOB]);
-    names.extend(BUILTINS);
-    let found = image.symbols(&names);
-    let version = [MAJOR, MINOR].map(|name| -> Result<u32, Refusal> {
-        let Some(symbol) = found.get(name) else { return Ok(0) };
-        Ok(process.memory.half(symbol.address)?)
-    });
-    let [major, minor] = version;
-    let version = [major?, minor?];
-    if !Offsets::has_version(version) {
-        let name = format!("V8 {}.{}", version[0], version[1]);
-        let is_known = version[0] != 0;
-        return Err(Refusal::Version(if is_known { name } else { "this V8".to_owned() }));
-    }
-    let value = |name: &String| {
-        // Those that are 0 need no bytes in the file.
-        let bytes = image.constant(found.get(name.as_str())?.address).unwrap_or([0; 4]);
-        Some((name.strip_prefix(PREFIX)?.to_owned(), i32::from_le_bytes(bytes)))
-    };
-    let constants: Constants = constants.iter().filter_map(value).collect();
-    let other = Refusal::Layout("its description of itself is another one");
-    let offsets = Offsets::new(version, constants).ok_or(other)?;
-    let v8 = V8::new(offsets, places(process, image, &found)?);
-    let threads = thread_pointers(process.images, process.memory)?;
-    check::check(&v8, &threads, process.memory, check::TRIES)?;
-    Ok(Some(v8))
+    crate::candidate::detect::<Found>(process)
 }
 
 /// Addresses and ways in a process.
@@ -79,13 +132,13 @@ fn places(
     process: &Process,
     image: &LoadedImage,
     found: &HashMap<&str, Symbol>,
-) -> Result<Symbols, Refusal> {
+) -> (Isolate, Symbols) {
     let isolate = match (found.get(CURRENT), found.get(KEY)) {
-        (Some(variable), _) => image.thread_local(*variable).map(|distance| vec![distance]),
-        (None, Some(key)) => {
-            let key = process.memory.half(key.address)?;
-            ThreadLayout::find(process.images).and_then(|layout| layout.path_to(key))
+        (Some(variable), _) => {
+            image.thread_local(*variable).map(|distance| Isolate::Path(vec![distance]))
         }
+        (None, Some(key)) => ThreadLayout::find(process.images)
+            .map(|layout| Isolate::Key { address: key.address, layout }),
         (None, None) => None,
     };
     let calls = image.parts(CALL);
@@ -109,13 +162,9 @@ fn places(
     }
     let builtins = first.filter(|first| interpreter.is_some_and(|address| *first <= address));
     let bytecodes = found.get(BYTECODES).and_then(|symbol| bytecodes(image, *symbol));
-    Ok(Symbols {
-        isolate: isolate.unwrap_or_default(),
-        exit_frame,
-        interpreter,
-        builtins,
-        bytecodes: bytecodes.unwrap_or_default(),
-    })
+    let bytecodes = bytecodes.unwrap_or_default();
+    let symbols = Symbols { isolate: Vec::new(), exit_frame, interpreter, builtins, bytecodes };
+    (isolate.unwrap_or(Isolate::Unknown), symbols)
 }
 
 /// The table of the sizes of bytecodes: at most 256 of each scale.

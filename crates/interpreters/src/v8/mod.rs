@@ -22,8 +22,9 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use detect::EXPORTED;
+#[cfg(any(test, feature = "testing"))]
 pub use detect::detect;
+pub(crate) use detect::{EXPORTED, Found};
 pub use offsets::{Constants, Offsets};
 
 use source::Sources;

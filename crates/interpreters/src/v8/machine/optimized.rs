@@ -55,7 +55,8 @@ pub(super) fn frames(
     {
         place_of_call(&table, machine.distance)
     } else if is_maglev || is_detailed(&table, start(heap, key.object)?) {
-        place_of(&table, machine.distance - u32::from(instruction == Instruction::Call))
+        let into = u32::from(instruction == Instruction::Call);
+        machine.distance.checked_sub(into).and_then(|distance| place_of(&table, distance))
     } else {
         None
     };

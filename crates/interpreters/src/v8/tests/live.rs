@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::glibc::{ThreadLayout, thread_pointers};
+use crate::glibc::{ThreadLayout, ThreadLists};
 use crate::v8::{Offsets, check, detect};
 use crate::{Budget, MappedFiles, Process, ProcessMemory, Refusal};
 
@@ -97,7 +97,7 @@ impl Program {
         let memory = self.memory();
         let images = files.images();
         let tid = ThreadLayout::find(&images).unwrap().tid;
-        let pointers = thread_pointers(&images, &memory).unwrap();
+        let pointers = ThreadLists::find(&images).unwrap().pointers(&memory).unwrap();
         let memory: &dyn Memory = &memory;
         let number = |pointer: &u64| memory.half(pointer + u64::from(tid)).unwrap();
         pointers.into_iter().map(|pointer| (number(&pointer), pointer)).collect()
