@@ -98,6 +98,10 @@ fn java_monitors_are_distinguished_from_waits_for_work() {
     assert!(is_most_of(got, want), "{got} s of {want} s: {}", out.stderr);
     let (all, _) = waits(&p, |_| true);
     assert!(all < 2.0 * want, "{all} s in all: {}", out.stderr);
+    // The monitor is a row of the method that waits for it, not of the C library.
+    let report = Prof::new(&dir, "report").run().ok().text();
+    let first = report.lines().skip_while(|line| !line.contains("self%")).nth(1).unwrap();
+    assert!(first.contains("Locks.take()"), "{report}");
 }
 
 /// Goroutines that wait for each other leave threads without work, which wait for no lock.

@@ -59,9 +59,10 @@ impl Naming {
     /// Changes the frames of a profile, of which those of the labels `tag_leaf` stay. Returns what it
     /// has done of what it was to do.
     fn apply(self, profile: &mut Profile, tag_leaf: &[String], cancel: &Cancel) -> Naming {
-        let hides_interpreters = self.hides_interpreters && hide_interpreters(profile, cancel);
+        // Functions of interpreters say what is waited for (`take_gil`, `ObjectMonitor::enter`).
         let fold = |leaves| fold_leaf_frames(profile, leaves, tag_leaf, cancel);
         let is_folded = self.folds.is_some_and(fold);
+        let hides_interpreters = self.hides_interpreters && hide_interpreters(profile, cancel);
         if self.folds_inlined {
             fold_inlined(profile);
         }
