@@ -15,7 +15,7 @@ use crate::sampler::{Interrupts, Target, types};
 use sys::printed::{self, Stderr};
 use sys::procfs;
 use view::answer::ThreadsAnswer;
-use view::{Granularity, Threads, View};
+use view::{Cancel, Granularity, Threads, View, hide_interpreters};
 
 /// Arguments of `prof threads`.
 #[derive(Debug, clap::Args)]
@@ -62,6 +62,12 @@ pub struct Args {
     /// Print each thread by itself, in the order of their TIDs
     #[arg(long, help_heading = "Output")]
     each: bool,
+    /// Print an interpreter's own frames, too
+    ///
+    /// Otherwise stacks have the functions of interpreted programs in place of those of the interpreter.
+    /// Profiles of -o have them.
+    #[arg(long, help_heading = "Output")]
+    native: bool,
     /// Print JSON
     #[arg(long, conflicts_with = "output", help_heading = "Output")]
     json: bool,
@@ -92,6 +98,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(output) => record::write(&recorded, output, Summary::for_snapshot, args.verbosity)?,
         None => {
             recorded.profile.strings.replace(printed::line);
+            if !args.native {
+                hide_interpreters(&mut recorded.profile, &Cancel::default());
+            }
             let each = Granularity { line: true, inlined: true, ..Granularity::FUNCTION };
             let view = View::new(&recorded.profile, 0, each);
             let mut out = printed::stdout();
