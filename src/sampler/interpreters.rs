@@ -310,6 +310,10 @@ impl Interpreters {
             return InProcess::Refused;
         }
         match search.look(self.patience) {
+            // Another machine for Java has a file of the same name.
+            Found::Nothing if interpreter == Interpreter::HotSpot && search.has_no_candidate() => {
+                InProcess::Refused
+            }
             Found::Nothing => InProcess::Searched(search),
             Found::Runtime(runtime) => self.begin(pid, interpreter, runtime, search),
             Found::Refused(refusal) => {
@@ -322,10 +326,11 @@ impl Interpreters {
 
     /// Forgets processes that have ended.
     fn forget_ended(&mut self) {
-        let maps = self.maps.clone();
+        let (maps, managed) = (self.maps.clone(), self.managed.clone());
         self.processes.retain(|pid, _| {
             let lives = procfs::stat(*pid).is_some();
             if !lives {
+                managed.remove(*pid);
                 maps.iter().for_each(|maps| maps.remove(*pid));
             }
             lives

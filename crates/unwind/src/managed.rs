@@ -81,7 +81,7 @@ pub struct LeftAdapter {
 }
 
 impl Unwinder {
-    /// From now on, asks for frames of run-time code.
+    /// From now on, requests frames of run-time code.
     pub fn set_managed_code(&mut self, code: Arc<dyn ManagedCode>) {
         self.managed = Some(code);
     }

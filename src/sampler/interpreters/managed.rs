@@ -1,8 +1,8 @@
 //! Processes whose interpreter makes code that lies on the native stack as any other: HotSpot. Nothing
 //! is copied at a sample but its registers and stack.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -32,6 +32,11 @@ const BYTECODE: usize = 13;
 /// A process.
 struct InHotSpot {
     runtime: Arc<dyn Runtime>,
+    memory: Mutex<BudgetedMemory>,
+}
+
+/// Memory of a process, of which an amount may be read in each second.
+struct BudgetedMemory {
     memory: ProcessMemory,
     /// Time at which the budget is refilled.
     refill: u64,
@@ -42,7 +47,10 @@ struct InHotSpot {
 pub struct ManagedProcesses {
     /// The time of the sample whose stack is made.
     sample: AtomicU64,
-    processes: Mutex<FxHashMap<i32, InHotSpot>>,
+    /// The lock is not held while memory is read.
+    processes: Mutex<FxHashMap<i32, Arc<InHotSpot>>>,
+    /// The number of them.
+    count: AtomicUsize,
 }
 
 impl ManagedProcesses {
@@ -52,24 +60,29 @@ impl ManagedProcesses {
         if let Some(hotspot) = runtime.hotspot() {
             hotspot.read_heaps(os::monotonic_nanos(), &memory);
         }
-        self.lock().insert(pid, InHotSpot { runtime, memory, refill: 0 });
+        let memory = Mutex::new(BudgetedMemory { memory, refill: 0 });
+        let mut processes = self.lock();
+        processes.insert(pid, Arc::new(InHotSpot { runtime, memory }));
+        self.count.store(processes.len(), Ordering::Relaxed);
     }
 
     /// Removes a process.
     pub fn remove(&self, pid: i32) {
-        self.lock().remove(&pid);
+        let mut processes = self.lock();
+        processes.remove(&pid);
+        self.count.store(processes.len(), Ordering::Relaxed);
     }
 
     /// True if there is one.
     pub fn is_used(&self) -> bool {
-        !self.lock().is_empty()
+        self.count.load(Ordering::Relaxed) > 0
     }
 
     fn has(&self, pid: i32) -> bool {
-        self.lock().contains_key(&pid)
+        self.is_used() && self.lock().contains_key(&pid)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, FxHashMap<i32, InHotSpot>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<i32, Arc<InHotSpot>>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,16 +93,22 @@ impl ManagedProcesses {
         may_read: bool,
         find: impl FnOnce(&HotSpot, Times, Option<&dyn Memory>) -> T,
     ) -> Option<T> {
-        let mut processes = self.lock();
-        let process = processes.get_mut(&pid)?;
-        let now = os::monotonic_nanos();
-        if now >= process.refill {
-            process.memory.refill(BUDGET);
-            process.refill = now.saturating_add(REFILL_AFTER);
+        if !self.is_used() {
+            return None;
         }
+        let process = self.lock().get(&pid)?.clone();
+        let hotspot = process.runtime.hotspot()?;
+        let now = os::monotonic_nanos();
         let times = Times { sample: self.sample.load(Ordering::Relaxed), now };
-        let memory = may_read.then_some(&process.memory as &dyn Memory);
-        Some(find(process.runtime.hotspot()?, times, memory))
+        if !may_read {
+            return Some(find(hotspot, times, None));
+        }
+        let mut budgeted = process.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if now >= budgeted.refill {
+            budgeted.memory.refill(BUDGET);
+            budgeted.refill = now.saturating_add(REFILL_AFTER);
+        }
+        Some(find(hotspot, times, Some(&budgeted.memory)))
     }
 }
 
@@ -128,7 +147,7 @@ impl ManagedCode for ManagedProcesses {
     }
 }
 
-/// For each native frame of a stack, the innermost first, the locations that stand in for it, the
+/// For each native frame of a stack, the innermost first, the locations that replace it, the
 /// outermost first; `None` for those that are not managed.
 pub type ManagedFrames = Vec<Option<Vec<LocationId>>>;
 
@@ -220,9 +239,11 @@ impl Interpreters {
         let own = all.in_dwarf_order().filter(|_| is_innermost && !at.is_return);
         let bytecode = own.map(|all| all[BYTECODE]);
         let registers = Registers { stack: regs.sp, frame: regs.bp, bytecode };
-        self.managed.with(sample.pid, may_read, |hotspot, times, memory| {
-            hotspot.methods(at, registers, &word, times, memory)
-        })
+        let methods = self.managed.with(sample.pid, may_read, |hotspot, times, memory| {
+            let is_code = hotspot.has_code(at.address);
+            is_code.then(|| hotspot.methods(at, registers, &word, times, memory))
+        });
+        methods.flatten()
     }
 
     /// The user's frames of a sample of a managed process, in place of native ones.

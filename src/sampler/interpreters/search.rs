@@ -65,6 +65,8 @@ pub struct Search {
     interpreter: Interpreter,
     /// It among the files of the process, once these are read.
     candidate: Option<Box<dyn Candidate>>,
+    /// It was not among them.
+    is_missing: bool,
     /// Time of the first look, in nanoseconds of the monotonic clock as all times here.
     begun: u64,
     /// It is looked at again at a sample from this time on.
@@ -99,6 +101,7 @@ impl Search {
             pid,
             interpreter,
             candidate: None,
+            is_missing: false,
             begun,
             next: begun,
             odd: Oddness::default(),
@@ -129,6 +132,11 @@ impl Search {
     /// True if the files of the process have the interpreter.
     pub fn has_candidate(&self) -> bool {
         self.candidate.is_some()
+    }
+
+    /// True if the files of the process were read, and do not have the interpreter.
+    pub fn has_no_candidate(&self) -> bool {
+        self.is_missing
     }
 
     /// Looks at the process: reads its files, or its memory.
@@ -171,6 +179,7 @@ impl Search {
             let files = MappedFiles::open(self.pid).map_err(|_| Refusal::NotRunning)?;
             let process = Process { images: &files.images(), threads: &threads, memory };
             self.candidate = self.interpreter.find(&process)?;
+            self.is_missing = self.candidate.is_none();
         }
         let candidate = self.candidate.as_mut().ok_or(Refusal::NotRunning)?;
         checked(&mut **candidate, &threads, memory, patience)

@@ -2,7 +2,7 @@
 //! words.
 
 use interpreters::cpython::Cpython;
-use interpreters::hotspot::HotSpot;
+use interpreters::hotspot::{Address, HotSpot, Times};
 use interpreters::php::Php;
 use interpreters::ruby::Ruby;
 use interpreters::v8::V8;
@@ -17,13 +17,15 @@ macro_rules! image {
     };
 }
 
-const IMAGES: [(Interpreter, &[u8]); 6] = [
+const IMAGES: [(Interpreter, &[u8]); 8] = [
     (Interpreter::Cpython, image!("cpython-3.8")),
     (Interpreter::Cpython, image!("cpython-3.11")),
     (Interpreter::Cpython, image!("cpython-3.13")),
     (Interpreter::Ruby, image!("ruby-3.1")),
     (Interpreter::Php, image!("php-8.2-calls")),
     (Interpreter::V8, image!("v8-12.4")),
+    (Interpreter::HotSpot, image!("hotspot-17")),
+    (Interpreter::HotSpot, image!("hotspot-25")),
 ];
 
 /// Most frames of a walk.
@@ -79,13 +81,33 @@ fn runtime(interpreter: Interpreter, memory: &Recorded) -> Option<Box<dyn Runtim
             let _ = found.check(memory);
             Box::new(found)
         }
-        Interpreter::HotSpot => Box::new(HotSpot::of_recorded(memory).ok()?),
+        Interpreter::HotSpot => {
+            let found = HotSpot::of_recorded(memory).ok()?;
+            read_code(&found, memory);
+            Box::new(found)
+        }
         Interpreter::V8 => {
             let mut found = V8::of_recorded(memory).ok()?;
             found.set_most(MOST_FRAMES);
             Box::new(found)
         }
     })
+}
+
+/// Walks from the innermost frames of Java, of samples that were just taken, or long before.
+fn read_code(hotspot: &HotSpot, memory: &Recorded) {
+    const NOW: u64 = 10_000_000_000;
+    hotspot.read_heaps(NOW, memory);
+    for frame in hotspot.last_frames(memory).unwrap_or_default().iter().take(MOST_NAMES) {
+        for key in hotspot.walk(*frame, memory).unwrap_or_default().iter().take(MOST_NAMES) {
+            if let Name::Found(code) = hotspot.name(key, memory) {
+                assert!(code.function.len() < 4096 && code.file.len() < 2048);
+                let _ = code.line(key.position);
+            }
+        }
+        let at = Address { address: frame.address, is_return: true };
+        let _ = hotspot.shape(at, Times { sample: 1, now: NOW }, Some(memory));
+    }
 }
 
 fn read_thread(runtime: &dyn Runtime, thread: Thread, memory: &Recorded) {

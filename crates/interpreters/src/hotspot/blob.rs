@@ -40,9 +40,9 @@ pub struct Blob {
     pub compiled: Option<Compiled>,
     pub identity: Identity,
     /// The bytes of the code, if they were needed.
-    bytes: OnceLock<Option<Arc<[u8]>>>,
+    bytes: OnceLock<Arc<[u8]>>,
     /// Debug information, if it was needed.
-    debug: OnceLock<Option<DebugInfo>>,
+    debug: OnceLock<DebugInfo>,
 }
 
 /// What a blob is.
@@ -69,9 +69,18 @@ impl Kind {
         }
     }
 
-    /// Blobs of this kind are freed, and others take their places.
-    pub fn is_replaced(self) -> bool {
+    /// True if it has a method.
+    fn has_method(self) -> bool {
         matches!(self, Kind::Compiled | Kind::Native)
+    }
+
+    /// What identifies a blob of this kind, of the words of a header.
+    fn identity(self, header: Identity) -> Identity {
+        if self.has_method() {
+            return header;
+        }
+        // Other blobs are smaller: what lies there is not theirs.
+        Identity { compile_id: 0, method: 0, ..header }
     }
 }
 
@@ -172,8 +181,8 @@ impl Header {
         }
     }
 
-    /// What identifies the blob; `None` if the block is free.
-    pub fn identity(&self, layout: &Layout) -> Option<Identity> {
+    /// Words that identify a method's code; `None` if the block is free.
+    fn identity(&self, layout: &Layout) -> Option<Identity> {
         self.is_used(layout).then(|| Identity {
             first: self.word(0),
             name: self.word(layout.blob.name),
@@ -219,13 +228,8 @@ impl Header {
             complete: complete.filter(|at| *at < code.end),
             code,
             frame_size: frame_size as u32 * 8,
-            compiled: kind.is_replaced().then(|| self.compiled(layout, end)),
-            // Other blobs are smaller: what lies there is not theirs.
-            identity: if kind.is_replaced() {
-                identity
-            } else {
-                Identity { compile_id: 0, method: 0, ..identity }
-            },
+            compiled: kind.has_method().then(|| self.compiled(layout, end)),
+            identity: kind.identity(identity),
             bytes: OnceLock::new(),
             debug: OnceLock::new(),
         }))
@@ -294,9 +298,37 @@ impl Blob {
     /// was read before.
     pub fn debug(&self, layout: &Layout, memory: Option<&dyn Memory>) -> Option<&DebugInfo> {
         let compiled = self.compiled.as_ref().filter(|_| self.kind == Kind::Compiled)?;
-        let Some(memory) = memory else { return self.debug.get()?.as_ref() };
-        let read = || DebugInfo::read(&compiled.places, layout.excludes_zero, memory).ok();
-        self.debug.get_or_init(read).as_ref()
+        if self.debug.get().is_none() {
+            let memory = memory?;
+            let read = DebugInfo::read(&compiled.places, layout.excludes_zero, memory).ok()?;
+            if self.is_there(layout, memory) {
+                let _ = self.debug.set(read);
+            }
+        }
+        self.debug.get()
+    }
+
+    /// True if it is there as long as its process. HotSpot frees others, such as the buffers of its
+    /// compilers' threads and what calls Java from C.
+    pub fn is_permanent(&self) -> bool {
+        const NAMES: [&str; 4] =
+            ["StubRoutines", "RuntimeStub", "I2C/C2I adapters", "vtable chunks"];
+        let is_named = |name: &&str| self.name.starts_with(*name);
+        match self.kind {
+            Kind::Interpreter => true,
+            Kind::Stub => NAMES.iter().any(is_named),
+            Kind::Compiled | Kind::Native => false,
+        }
+    }
+
+    /// True if a header is that of this blob.
+    pub fn has(&self, header: &Header, layout: &Layout) -> bool {
+        header.identity(layout).is_some_and(|found| self.kind.identity(found) == self.identity)
+    }
+
+    /// True if the blob is still there.
+    fn is_there(&self, layout: &Layout, memory: &dyn Memory) -> bool {
+        Header::read(self.block, layout, memory).is_ok_and(|header| self.has(&header, layout))
     }
 
     /// True if code is added to it.
@@ -310,15 +342,17 @@ impl Blob {
     }
 
     /// The bytes of its code, if they can be read; `None` without memory unless they were read before.
-    pub fn bytes(&self, memory: Option<&dyn Memory>) -> Option<Arc<[u8]>> {
-        let Some(memory) = memory else { return self.bytes.get().cloned().flatten() };
-        let read = || {
+    pub fn bytes(&self, layout: &Layout, memory: Option<&dyn Memory>) -> Option<Arc<[u8]>> {
+        if self.bytes.get().is_none() {
+            let memory = memory?;
             let size = (self.code.end - self.code.start).min(LARGEST_CODE);
             let mut bytes = vec![0; size as usize];
             memory.read(self.code.start, &mut bytes).ok()?;
-            Some(bytes.into())
-        };
-        self.bytes.get_or_init(read).clone()
+            if self.is_there(layout, memory) {
+                let _ = self.bytes.set(bytes.into());
+            }
+        }
+        self.bytes.get().cloned()
     }
 
     /// True if its debug information was read.
@@ -333,8 +367,8 @@ impl Blob {
 
     /// Bytes of memory that it takes.
     pub fn cost(&self) -> usize {
-        let code = self.bytes.get().and_then(|bytes| Some(bytes.as_ref()?.len())).unwrap_or(0);
-        let debug = self.debug.get().and_then(|debug| Some(debug.as_ref()?.cost())).unwrap_or(0);
+        let code = self.bytes.get().map_or(0, |bytes| bytes.len());
+        let debug = self.debug.get().map_or(0, DebugInfo::cost);
         512 + code + debug
     }
 }

@@ -180,7 +180,7 @@ impl HotSpot {
                 (Some(memory), _) => window(&blob, at.address, memory),
             },
             _ if memory.is_none() && !blob.has_bytes() => FrameShape::Unread,
-            _ => match blob.bytes(memory) {
+            _ => match blob.bytes(&self.layout, memory) {
                 Some(bytes) => {
                     let start = blob.code.start;
                     if blob.is_adapter() {
@@ -298,30 +298,38 @@ impl State {
         let known = self.methods.get(&address).copied();
         if let Some(seen) = known
             && seen.first <= times.sample
-            && times.sample <= seen.last
+            && times.is_fresh(seen.last)
         {
             return Ok(seen.method);
         }
         let memory = memory.ok_or(Missing::Unread)?;
         let method = match Method::read(address, layout, memory) {
             Ok(method) => method,
-            Err(No::Other | No::Memory(_)) => {
+            Err(No::Other) => {
                 self.methods.remove(&address);
                 return Err(Missing::Unknown);
             }
+            // Its process has ended, or too much was read.
+            Err(No::Memory(_)) => {
+                let soon = known
+                    .filter(|seen| seen.first <= times.sample && times.is_soon_after(seen.last));
+                return soon.map(|seen| seen.method).ok_or(Missing::Unknown);
+            }
         };
         let known = known.filter(|seen| seen.method == method);
-        let first = known.map_or(times.now, |seen| seen.first);
+        let mut first = known.map_or(times.now, |seen| seen.first);
+        // Methods are removed with their classes.
+        if first > times.sample
+            && let Some(unloaded) = &mut self.unloaded
+            && unloaded.is_unchanged(times.sample, times.now, memory) == Some(true)
+        {
+            first = times.sample;
+        }
         if self.methods.len() >= MOST_METHODS {
             self.methods.clear();
         }
         self.methods.insert(address, SeenMethod { method, first, last: times.now });
-        // Methods are removed with their classes.
-        let mut stays = || {
-            let unloaded = self.unloaded.as_mut();
-            unloaded.and_then(|count| count.is_unchanged(times.sample, times.now, memory))
-        };
-        let is_same = first <= times.sample || times.is_soon(first) || stays() == Some(true);
+        let is_same = first <= times.sample || times.is_soon(first);
         if is_same { Ok(method) } else { Err(Missing::Unknown) }
     }
 
@@ -343,7 +351,7 @@ impl State {
         let keys = read_keys(blob, distance, layout, memory);
         let keys = keys.ok_or(Missing::Unknown)?;
         let is_same = super::blob::Header::read(blob.block, layout, memory)
-            .is_ok_and(|header| header.identity(layout) == Some(blob.identity));
+            .is_ok_and(|header| blob.has(&header, layout));
         if !is_same {
             return Err(Missing::Unknown);
         }

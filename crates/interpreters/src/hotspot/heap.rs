@@ -23,6 +23,9 @@ const PART: u64 = 64 << 10;
 /// See [`PART`].
 const MOST_READ: u64 = 48 << 20;
 
+/// Most blocks of a heap that are read.
+const MOST_BLOCKS: usize = 1 << 17;
+
 /// A segment of no block.
 const FREE: u8 = 0xff;
 
@@ -133,7 +136,7 @@ impl CodeHeap {
         &self,
         layout: &Layout,
         memory: &dyn Memory,
-        each: impl FnMut(Header),
+        each: impl FnMut(Header) -> Result<(), ReadError>,
     ) -> bool {
         self.try_each_block(layout, memory, each).unwrap_or(false)
     }
@@ -142,7 +145,7 @@ impl CodeHeap {
         &self,
         layout: &Layout,
         memory: &dyn Memory,
-        mut each: impl FnMut(Header),
+        mut each: impl FnMut(Header) -> Result<(), ReadError>,
     ) -> Result<bool, ReadError> {
         let size = Header::size(layout);
         let segment = |address: u64| (address - self.range.start) >> self.log2_segment;
@@ -152,24 +155,27 @@ impl CodeHeap {
         let mut tags = Window::new(memory, self.segments.saturating_add(segment(end)));
         let mut has_all = end == grown;
         let mut block = self.range.start;
-        while block < end {
+        for _ in 0..MOST_BLOCKS {
+            if block >= end {
+                return Ok(has_all);
+            }
             if tags.bytes(self.segments.wrapping_add(segment(block)), 1)? != [0] {
-                break;
+                return Ok(has_all);
             }
             let bytes = headers.bytes(block, size)?.to_vec();
             let header = Header::new(block, bytes, layout);
             let length = header.length(layout) << self.log2_segment;
             if length == 0 {
-                break;
+                return Ok(false);
             }
             if header.is_used(layout) {
-                each(header);
+                each(header)?;
             } else {
                 has_all = false;
             }
             block = block.saturating_add(length);
         }
-        Ok(has_all)
+        Ok(false)
     }
 }
 
@@ -198,10 +204,15 @@ impl<'m> Window<'m> {
             }
             self.bytes.resize(rest as usize, 0);
             self.start = address;
-            if self.memory.read(address, &mut self.bytes) == Err(ReadError::Unmapped) {
+            let mut read = self.memory.read(address, &mut self.bytes);
+            if read == Err(ReadError::Unmapped) {
                 // The end of what is mapped may be in this part.
                 self.bytes.truncate(size);
-                self.memory.read(address, &mut self.bytes)?;
+                read = self.memory.read(address, &mut self.bytes);
+            }
+            if let Err(error) = read {
+                self.bytes.clear();
+                return Err(error);
             }
         }
         let at = (address - self.start) as usize;

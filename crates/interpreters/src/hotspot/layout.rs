@@ -149,6 +149,9 @@ impl Layout {
 
     /// That of a version, by its description; `None` if something is missing.
     pub fn new(version: u32, structs: &Structs) -> Option<Layout> {
+        if !is_plausible(structs) {
+            return None;
+        }
         let at = |name: &str| structs.offsets.get(name).copied();
         let fixed = |name: &str| structs.statics.get(name).copied();
         let size = |name: &str| structs.sizes.get(name).copied();
@@ -237,7 +240,7 @@ impl Layout {
             symbol_length: at("Symbol._length")?,
             symbol_text: at("Symbol._body")?,
         };
-        let layout = Layout {
+        Some(Layout {
             version,
             heaps: fixed("CodeCache._heaps")?,
             call_stub_return: fixed("StubRoutines._call_stub_return_address")?,
@@ -250,14 +253,23 @@ impl Layout {
             method,
             excludes_zero: version >= WITHOUT_ZEROS,
             threads: threads(structs),
-        };
-        let is_plausible =
-            structs.sizes.values().chain(structs.offsets.values()).all(|n| *n < 1 << 14)
-                && size("PcDesc")? == 16
-                && at("PcDesc._pc_offset")? == 0
-                && at("PcDesc._scope_decode_offset")? == 4;
-        is_plausible.then_some(layout)
+        })
     }
+}
+
+/// True if offsets and sizes are as those of structures are.
+fn is_plausible(structs: &Structs) -> bool {
+    const LARGEST: u64 = 1 << 14;
+    const LARGEST_HEADER: u64 = 1 << 10;
+    let at = |name: &str| structs.offsets.get(name).copied();
+    let size = |name: &str| structs.sizes.get(name).copied();
+    let is_header = |name: &str| size(name).is_some_and(|size| size <= LARGEST_HEADER);
+    structs.sizes.values().chain(structs.offsets.values()).all(|n| *n < LARGEST)
+        && is_header("nmethod")
+        && is_header("HeapBlock")
+        && size("PcDesc") == Some(16)
+        && at("PcDesc._pc_offset") == Some(0)
+        && at("PcDesc._scope_decode_offset") == Some(4)
 }
 
 /// How threads are found; only sleeping ones need it.

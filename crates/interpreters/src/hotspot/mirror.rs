@@ -43,6 +43,16 @@ impl Times {
     pub fn is_soon(self, time: u64) -> bool {
         time <= self.sample.saturating_add(LATEST)
     }
+
+    /// True if the sample is soon after a time, or before it.
+    pub fn is_soon_after(self, time: u64) -> bool {
+        self.sample <= time.saturating_add(LATEST)
+    }
+
+    /// True if what was seen at a time is not read again for the sample.
+    pub fn is_fresh(self, time: u64) -> bool {
+        self.sample <= time.saturating_add(FRESH)
+    }
 }
 
 /// A blob and the interval in which it was seen.
@@ -61,11 +71,6 @@ impl Seen {
         let other = self.other.map(|other| other.saturating_add(LATEST));
         self.first <= times.sample
             || times.is_soon(self.first) && other.is_none_or(|other| other < times.sample)
-    }
-
-    /// True if it was seen at most this long before a sample, in nanoseconds, or after it.
-    fn is_within(&self, times: Times, time: u64) -> bool {
-        times.sample <= self.last.saturating_add(time)
     }
 }
 
@@ -119,6 +124,11 @@ impl Mirror {
         self.heaps.iter().map(|seen| seen.heap.clone()).collect()
     }
 
+    /// The number of the heap with an address.
+    pub fn heap(&self, address: u64) -> Option<usize> {
+        self.heaps.iter().position(|seen| seen.heap.range.contains(&address))
+    }
+
     /// Reads what is in the heaps now.
     pub fn read_heaps(&mut self, now: u64, layout: &Layout, memory: &dyn Memory) {
         for number in 0..self.heaps.len() {
@@ -129,13 +139,13 @@ impl Mirror {
     fn read_heap(&mut self, number: usize, now: u64, layout: &Layout, memory: &dyn Memory) {
         let heap = self.heaps[number].heap.clone();
         let mut blobs = Vec::new();
-        let has_all =
-            heap.each_block(layout, memory, |header| match self.blobs.get_mut(&header.address()) {
-                Some(seen) if header.identity(layout) == Some(seen.blob.identity) => {
-                    seen.last = seen.last.max(now);
-                }
-                _ => blobs.extend(header.blob(layout, memory).ok().flatten()),
-            });
+        let has_all = heap.each_block(layout, memory, |header| {
+            match self.blobs.get_mut(&header.address()) {
+                Some(seen) if seen.blob.has(&header, layout) => seen.last = seen.last.max(now),
+                _ => blobs.extend(header.blob(layout, memory)?),
+            }
+            Ok(())
+        });
         let seen = &mut self.heaps[number];
         seen.read = Some(now);
         seen.has_all &= has_all;
@@ -170,15 +180,11 @@ impl Mirror {
         layout: &Layout,
         memory: Option<&dyn Memory>,
     ) -> Found {
-        let is_inside = |seen: &SeenHeap| seen.heap.range.contains(&address);
-        let Some(number) = self.heaps.iter().position(is_inside) else {
-            return Found::Nothing;
-        };
+        let Some(number) = self.heap(address) else { return Found::Nothing };
         let known = self.known(address).cloned();
         if let Some(seen) = &known {
-            let was_there = seen.was_at(times) && seen.is_within(times, FRESH);
-            let stays = !seen.blob.kind.is_replaced();
-            if was_there || stays {
+            let was_there = seen.was_at(times) && times.is_fresh(seen.last);
+            if was_there || seen.blob.is_permanent() {
                 return Found::Blob(seen.blob.clone());
             }
         }
@@ -189,7 +195,7 @@ impl Mirror {
             Err(_) => {
                 // Its process has ended, or too much was read.
                 return match known {
-                    Some(seen) if seen.was_at(times) && seen.is_within(times, LATEST) => {
+                    Some(seen) if seen.was_at(times) && times.is_soon_after(seen.last) => {
                         Found::Blob(seen.blob)
                     }
                     _ => Found::Unreadable,
@@ -197,7 +203,7 @@ impl Mirror {
             }
         };
         let blob = seen.blob.clone();
-        let was_there = seen.was_at(times) || !blob.kind.is_replaced();
+        let was_there = seen.was_at(times) || blob.is_permanent();
         self.insert(seen);
         if was_there || self.is_of_all(number, blob.address, times, layout, memory) {
             Found::Blob(blob)
@@ -218,7 +224,7 @@ impl Mirror {
     ) -> Result<Option<Seen>, ReadError> {
         if let Some(seen) = known {
             let header = Header::read(seen.blob.block, layout, memory)?;
-            if header.identity(layout) == Some(seen.blob.identity) {
+            if seen.blob.has(&header, layout) {
                 return Ok(Some(Seen { last: now, ..seen.clone() }));
             }
             // Its place may be divided in another way now.

@@ -97,8 +97,13 @@ impl HotSpot {
         self.state().mirror.read_heaps(now, &self.layout, memory);
     }
 
+    /// True if an address is in a heap of code.
+    pub fn has_code(&self, address: u64) -> bool {
+        self.state().mirror.heap(address).is_some()
+    }
+
     fn heaps(&self) -> Vec<CodeHeap> {
-        self.state().mirror.heaps().to_vec()
+        self.state().mirror.heaps()
     }
 }
 

@@ -155,16 +155,27 @@ fn primitive(letter: char) -> Option<&'static str> {
 /// (`CompressedLineNumberReadStream`).
 fn read_lines(table: u64, excludes_zero: bool, memory: &dyn Memory) -> Result<Vec<(u32, u32)>, No> {
     let mut bytes = Vec::new();
+    let mut wanted = PART;
     while bytes.len() < MAX_LINES {
-        let mut part = [0; PART];
-        let address = table.wrapping_add(bytes.len() as u64);
-        // It may end with the memory.
-        let in_page = (4096 - address % 4096).min(PART as u64) as usize;
-        memory.read(address, &mut part[..in_page])?;
-        bytes.extend(&part[..in_page]);
+        while bytes.len() < wanted {
+            let mut part = [0; PART];
+            let address = table.wrapping_add(bytes.len() as u64);
+            // It may end with the memory.
+            let in_page = (4096 - address % 4096).min(PART as u64) as usize;
+            match memory.read(address, &mut part[..in_page]) {
+                Err(_) if !bytes.is_empty() => break,
+                read => read?,
+            }
+            bytes.extend(&part[..in_page]);
+        }
         if let Some(lines) = lines(&bytes, excludes_zero) {
             return Ok(lines);
         }
+        if bytes.len() < wanted {
+            return Err(No::Other);
+        }
+        // It is decoded from its beginning.
+        wanted = bytes.len() * 2;
     }
     Err(No::Other)
 }

@@ -21,9 +21,8 @@ const STRIDES: std::ops::RangeInclusive<u64> = 16..=256;
 const LONGEST: usize = 128;
 
 /// Types whose fields are kept.
-const KEPT: [&str; 32] = [
+const KEPT: [&str; 30] = [
     "Abstract_VM_Version",
-    "Array<Method*>",
     "CodeBlob",
     "CodeCache",
     "CodeHeap",
@@ -53,7 +52,6 @@ const KEPT: [&str; 32] = [
     "ThreadsSMRSupport",
     "VirtualSpace",
     "nmethod",
-    "InterpreterCodelet",
 ];
 
 /// What HotSpot states of its structures. Keys are `Type.field`, and names of types.
@@ -170,10 +168,13 @@ fn read_entries(memory: &dyn Memory, table: u64, stride: usize) -> Result<Vec<u8
     while bytes.len() < MOST as usize * stride {
         let mut part = vec![0; PART * stride];
         let address = table.wrapping_add(bytes.len() as u64);
-        if memory.read(address, &mut part) == Err(ReadError::Unmapped) {
-            // The end of the table may be that of the memory.
-            part.truncate(stride);
-            memory.read(address, &mut part)?;
+        match memory.read(address, &mut part) {
+            Err(ReadError::Unmapped) => {
+                // The end of the table may be that of the memory.
+                part.truncate(stride);
+                memory.read(address, &mut part)?;
+            }
+            read => read?,
         }
         bytes.extend(&part);
         if part.chunks(stride).any(|entry| entry[..8] == [0; 8]) {

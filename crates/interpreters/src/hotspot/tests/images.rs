@@ -1,7 +1,8 @@
 use super::*;
+use crate::ReadError;
 use crate::hotspot::heap::CodeHeap;
 use crate::hotspot::layout::Stated;
-use crate::hotspot::{Address, FrameShape, Times};
+use crate::hotspot::{Address, FrameShape, Registers, Times};
 
 #[test]
 fn methods_and_lines_are_those_that_the_program_states() {
@@ -158,4 +159,58 @@ fn code_counts_for_earlier_samples_if_nothing_was_freed_so_far() {
     let (_, memory) = small_heap(image, [4, 2, 3]);
     assert!(!is_there(&hotspot, &memory, 0, 2 * SECOND));
     assert!(is_there(&hotspot, &memory, 2, 2 * SECOND), "it was seen before and after the sample");
+}
+
+/// Memory of which this number of reads succeed.
+struct Budgeted<'m> {
+    memory: &'m Recorded,
+    left: std::cell::Cell<usize>,
+}
+
+impl Memory for Budgeted<'_> {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let left = self.left.get().checked_sub(1).ok_or(ReadError::Budget)?;
+        self.left.set(left);
+        self.memory.read(address, buffer)
+    }
+}
+
+#[test]
+fn a_heap_that_was_not_read_to_its_end_may_have_free_blocks() {
+    const SECOND: u64 = 1_000_000_000;
+    let (_, memory) = small_heap(&IMAGES[0], [1, 2, 3]);
+    let at = Address { address: 0x60_0000_0000 + 1024, is_return: false };
+    let late = Times { sample: SECOND, now: 9 * SECOND };
+    let is_there = |reads: usize| {
+        let (hotspot, _) = small_heap(&IMAGES[0], [1, 2, 3]);
+        hotspot.read_heaps(8 * SECOND, &Budgeted { memory: &memory, left: reads.into() });
+        hotspot.shape(at, late, Some(&memory)) != FrameShape::Unknown
+    };
+    assert!(is_there(1000));
+    // The end of what has grown, tags, headers, and the name of each.
+    let needed = (0..1000).find(|reads| is_there(*reads)).unwrap();
+    assert!((4..20).contains(&needed), "{needed}");
+    assert!((0..needed).all(|reads| !is_there(reads)));
+}
+
+#[test]
+fn a_buffer_that_was_freed_is_not_taken_for_the_method_in_its_place() {
+    const SECOND: u64 = 1_000_000_000;
+    let (hotspot, memory) = small_heap(&IMAGES[0], [1, 2, 3]);
+    let mut before = memory.clone();
+    before.insert(0x71_0000_0000, b"C1 temporary CodeBuffer\0".as_slice());
+    let at = Address { address: 0x60_0000_0000 + 1024, is_return: false };
+    let methods = |memory: &Recorded, sample| {
+        let registers = Registers { stack: 0, frame: 0, bytecode: None };
+        let times = Times { sample, now: sample + 1 };
+        let found = hotspot.methods(at, registers, &|_| None, times, Some(memory));
+        found.and_then(|found| found.stub)
+    };
+    assert_eq!(methods(&before, SECOND).as_deref(), Some("C1 temporary CodeBuffer"));
+    let mut after = memory;
+    let blob = 0x60_0000_0000 + hotspot.layout.heap.block_size;
+    after.insert(blob + hotspot.layout.blob.name, &0x71_0000_0040_u64.to_le_bytes());
+    after.insert(0x71_0000_0040, b"nmethod\0".as_slice());
+    after.insert(0x71_0000_0048, &[0; 64]);
+    assert_eq!(methods(&after, 9 * SECOND), None);
 }
