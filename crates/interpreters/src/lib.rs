@@ -25,6 +25,8 @@ mod memory;
 pub mod merge;
 pub mod php;
 pub mod ruby;
+#[cfg(test)]
+mod tests;
 #[cfg(any(test, feature = "testing"))]
 mod tries;
 pub mod v8;

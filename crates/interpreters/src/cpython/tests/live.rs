@@ -1,13 +1,13 @@
 //! Running programs, of each version of CPython that the machine has.
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use super::*;
 use crate::cpython::check::check;
-use crate::cpython::{Offsets, detect};
-use crate::{Budget, MappedFiles, Process, ProcessMemory, Refusal};
+use crate::cpython::{Found, Offsets};
+use crate::tests::running::{Program, until};
+use crate::{Budget, MappedFiles, Refusal};
 
 /// Interpreters: Debian's, and those of pyenv.
 fn interpreters() -> Vec<PathBuf> {
@@ -20,63 +20,19 @@ fn interpreters() -> Vec<PathBuf> {
     found
 }
 
-/// A running program, which ends with this value.
-struct Program {
-    child: Child,
-    output: tempfile::NamedTempFile,
+/// What may be read of a program each time.
+const BUDGET: Budget = Budget { bytes: 64 << 20, calls: 1 << 20 };
+
+fn start(command: &mut Command) -> Program {
+    Program::start(command, BUDGET)
 }
 
-impl Program {
-    /// `known.py`, when all of its threads wait.
-    fn known(interpreter: &PathBuf) -> Program {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/known.py");
-        let program = Program::start(Command::new(interpreter).arg(script));
-        let has_stacks = || program.text().ends_with("ready\n");
-        until(has_stacks);
-        program
-    }
-
-    fn start(command: &mut Command) -> Program {
-        let output = tempfile::NamedTempFile::new().unwrap();
-        let stdout = output.reopen().unwrap();
-        let child = command.stdout(stdout).stderr(Stdio::null()).spawn().unwrap();
-        Program { child, output }
-    }
-
-    fn text(&self) -> String {
-        std::fs::read_to_string(self.output.path()).unwrap()
-    }
-
-    fn pid(&self) -> i32 {
-        self.child.id() as i32
-    }
-
-    fn memory(&self) -> ProcessMemory {
-        ProcessMemory::new(self.pid(), Budget { bytes: 64 << 20, calls: 1 << 20 })
-    }
-
-    fn detect(&self) -> Result<Option<Cpython>, Refusal> {
-        let files = MappedFiles::open(self.pid()).unwrap();
-        let threads = sys::procfs::threads(self.pid()).unwrap();
-        let memory = self.memory();
-        detect(&Process { images: &files.images(), threads: &threads, memory: &memory })
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Waits for a condition.
-fn until(mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "the condition does not hold");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+/// `known.py`, when all of its threads wait.
+fn known(interpreter: &PathBuf) -> Program {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/known.py");
+    let program = start(Command::new(interpreter).arg(script));
+    until(|| program.is_ready());
+    program
 }
 
 /// Versions of CPython with a table.
@@ -99,8 +55,8 @@ fn supported() -> Vec<PathBuf> {
 #[test]
 fn stacks_of_waiting_threads_are_those_that_the_program_states() {
     for interpreter in supported() {
-        let program = Program::known(&interpreter);
-        let cpython = program.detect().unwrap().expect("CPython");
+        let program = known(&interpreter);
+        let cpython = program.detect::<Found>().unwrap().expect("CPython");
         let memory = program.memory();
         for (pointer, shape, expected) in stacks(&program.text()) {
             let (end, frames) = frames(&cpython, &copies(&cpython, pointer, &memory));
@@ -160,8 +116,8 @@ fn changes(offsets: &Offsets) -> Vec<(&'static str, Offsets)> {
 #[test]
 fn an_offset_that_is_changed_is_noticed() {
     for interpreter in supported() {
-        let program = Program::known(&interpreter);
-        let found = program.detect().unwrap().expect("CPython");
+        let program = known(&interpreter);
+        let found = program.detect::<Found>().unwrap().expect("CPython");
         let memory = program.memory();
         let threads = sys::procfs::threads(program.pid()).unwrap();
         let mut missed = Vec::new();
@@ -192,10 +148,10 @@ while True:
 #[test]
 fn a_process_that_runs_all_the_time_passes_the_check() {
     for interpreter in supported() {
-        let program = Program::start(Command::new(&interpreter).args(["-c", BUSY]));
-        until(|| program.text().ends_with("ready\n"));
+        let program = start(Command::new(&interpreter).args(["-c", BUSY]));
+        until(|| program.is_ready());
         for _ in 0..10 {
-            let found = program.detect();
+            let found = program.detect::<Found>();
             let found = found.unwrap_or_else(|error| panic!("{interpreter:?}: {error}"));
             let cpython = found.expect("CPython");
             assert_eq!(
@@ -208,9 +164,9 @@ fn a_process_that_runs_all_the_time_passes_the_check() {
 
 #[test]
 fn a_process_without_an_interpreter_has_none() {
-    let program = Program::start(Command::new("sleep").arg("1000"));
+    let program = start(Command::new("sleep").arg("1000"));
     until(|| MappedFiles::open(program.pid()).is_ok_and(|files| files.images().len() >= 2));
-    assert!(matches!(program.detect(), Ok(None)));
+    assert!(matches!(program.detect::<Found>(), Ok(None)));
 }
 
 /// Versions of pyenv without a table.
@@ -219,9 +175,9 @@ fn versions_without_a_table_are_refused_by_name() {
     for interpreter in interpreters().iter().filter(|path| !is_supported(path)) {
         let script =
             "import sys, time; sys.stdout.write('ready\\n'); sys.stdout.flush(); time.sleep(1000)";
-        let program = Program::start(Command::new(interpreter).args(["-c", script]));
-        until(|| program.text().ends_with("ready\n"));
-        match program.detect() {
+        let program = start(Command::new(interpreter).args(["-c", script]));
+        until(|| program.is_ready());
+        match program.detect::<Found>() {
             Err(Refusal::Version(name)) => assert!(name.starts_with("CPython 3."), "{name}"),
             // 2.7 has other symbols.
             other => assert!(matches!(other, Ok(None)), "{interpreter:?}"),

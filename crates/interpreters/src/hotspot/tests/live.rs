@@ -1,14 +1,15 @@
 //! Running programs, of each version of Java that the machine has.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::*;
+use crate::Budget;
 use crate::hotspot::heap::CodeHeap;
 use crate::hotspot::layout::Layout;
-use crate::hotspot::{check, detect};
-use crate::{Budget, MappedFiles, Process, ProcessMemory, Refusal};
+use crate::hotspot::{Found, check};
+use crate::tests::running::{Program, until_within};
 
 /// Programs: java, and those that the variable `PROF_JAVAS` names, separated by colons.
 fn javas() -> Vec<PathBuf> {
@@ -43,55 +44,18 @@ fn compiled(name: &str) -> Option<tempfile::TempDir> {
     Some(directory)
 }
 
-/// A running program, which ends with this value.
-struct Program {
-    child: Child,
-    output: tempfile::NamedTempFile,
-}
+/// What may be read of a program each time.
+const BUDGET: Budget = Budget { bytes: 1 << 30, calls: 1 << 22 };
 
-impl Program {
-    fn start(java: &Path, classes: &Path, options: &[&str], class: &[&str]) -> Program {
-        let output = tempfile::NamedTempFile::new().unwrap();
-        let mut command = Command::new(java);
-        command.arg("-Xshare:auto").args(options).arg("-cp").arg(classes).args(class);
-        let stdout = output.reopen().unwrap();
-        let child = command.stdout(stdout).stderr(Stdio::null()).spawn().unwrap();
-        Program { child, output }
-    }
-
-    fn text(&self) -> String {
-        std::fs::read_to_string(self.output.path()).unwrap()
-    }
-
-    fn pid(&self) -> i32 {
-        self.child.id() as i32
-    }
-
-    fn memory(&self) -> ProcessMemory {
-        ProcessMemory::new(self.pid(), Budget { bytes: 1 << 30, calls: 1 << 22 })
-    }
-
-    fn detect(&self) -> Result<Option<HotSpot>, Refusal> {
-        let files = MappedFiles::open(self.pid()).unwrap();
-        let memory = self.memory();
-        detect(&Process { images: &files.images(), threads: &[], memory: &memory })
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(java: &Path, classes: &Path, options: &[&str], class: &[&str]) -> Program {
+    let mut command = Command::new(java);
+    command.arg("-Xshare:auto").args(options).arg("-cp").arg(classes).args(class);
+    Program::start(&mut command, BUDGET)
 }
 
 /// Waits for a condition.
-fn until(mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(120), "the condition does not hold");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+fn until(holds: impl FnMut() -> bool) {
+    until_within(Duration::from_secs(120), holds);
 }
 
 /// Interpreted, by the first compiler, by the second, and as usual with code of all three.
@@ -107,9 +71,9 @@ fn stacks_of_waiting_threads_are_those_that_the_program_states() {
     let Some(classes) = compiled("Known.java") else { return };
     for java in javas() {
         for (options, rounds) in MODES {
-            let program = Program::start(&java, classes.path(), options, &["Known", rounds]);
-            until(|| program.text().ends_with("ready\n"));
-            let hotspot = program.detect().unwrap().expect("HotSpot");
+            let program = start(&java, classes.path(), options, &["Known", rounds]);
+            until(|| program.is_ready());
+            let hotspot = program.detect::<Found>().unwrap().expect("HotSpot");
             let memory = program.memory();
             let expected = stacks(&program.text());
             let mut found = Vec::new();
@@ -132,9 +96,9 @@ fn the_check_finds_a_changed_offset() {
     let Some(classes) = compiled("Known.java") else { return };
     let compiled = ["-Xcomp", "-XX:TieredStopAtLevel=1"];
     for java in javas() {
-        let program = Program::start(&java, classes.path(), &compiled, &["Known"]);
-        until(|| program.text().ends_with("ready\n"));
-        let found = program.detect().unwrap().expect("HotSpot");
+        let program = start(&java, classes.path(), &compiled, &["Known"]);
+        until(|| program.is_ready());
+        let found = program.detect::<Found>().unwrap().expect("HotSpot");
         let memory = program.memory();
         let mut missed = Vec::new();
         for field in [
@@ -179,9 +143,9 @@ fn frame_pointers_are_kept_if_the_option_says_so() {
         for (option, kept) in
             [("-XX:+PreserveFramePointer", true), ("-XX:-PreserveFramePointer", false)]
         {
-            let program = Program::start(&java, classes.path(), &[option], &["Known"]);
-            until(|| program.text().ends_with("ready\n"));
-            let found = program.detect().unwrap().expect("HotSpot");
+            let program = start(&java, classes.path(), &[option], &["Known"]);
+            until(|| program.is_ready());
+            let found = program.detect::<Found>().unwrap().expect("HotSpot");
             assert_eq!(found.has_frame_pointers, kept, "{java:?} {option}");
         }
     }

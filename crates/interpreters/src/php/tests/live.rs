@@ -1,13 +1,13 @@
 //! Running programs, of the PHP that the machine has.
 
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use super::*;
 use crate::Interpreter;
 use crate::php::check::check;
-use crate::php::{Offsets, detect};
-use crate::{Budget, MappedFiles, Process, ProcessMemory, Refusal};
+use crate::php::{Found, Offsets, detect};
+use crate::tests::running::{Program, until};
+use crate::{Budget, MappedFiles, Process, ProcessMemory};
 
 const PHP: &str = "/usr/bin/php";
 
@@ -29,64 +29,20 @@ fn has_php() -> bool {
     has
 }
 
-/// A running program, which ends with this value.
-struct Program {
-    child: Child,
-    output: tempfile::NamedTempFile,
+/// What may be read of a program each time.
+const BUDGET: Budget = Budget { bytes: 64 << 20, calls: 1 << 20 };
+
+/// A program that has written `ready`.
+fn start(arguments: &[&str]) -> Program {
+    let program = Program::start(Command::new(PHP).args(arguments), BUDGET);
+    until(|| program.is_ready());
+    program
 }
 
-impl Program {
-    /// A program that has written `ready`.
-    fn start(arguments: &[&str]) -> Program {
-        let output = tempfile::NamedTempFile::new().unwrap();
-        let stdout = output.reopen().unwrap();
-        let mut command = Command::new(PHP);
-        let child = command.args(arguments).stdout(stdout).stderr(Stdio::null()).spawn().unwrap();
-        let program = Program { child, output };
-        until(|| program.text().ends_with("ready\n"));
-        program
-    }
-
-    /// `known.php`, when it waits in a shape.
-    fn known(options: &[&str], shape: &str) -> Program {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/known.php");
-        Program::start(&[options, &[script, shape]].concat())
-    }
-
-    fn text(&self) -> String {
-        std::fs::read_to_string(self.output.path()).unwrap()
-    }
-
-    fn pid(&self) -> i32 {
-        self.child.id() as i32
-    }
-
-    fn memory(&self) -> ProcessMemory {
-        ProcessMemory::new(self.pid(), Budget { bytes: 64 << 20, calls: 1 << 20 })
-    }
-
-    fn detect(&self) -> Result<Option<Php>, Refusal> {
-        let files = MappedFiles::open(self.pid()).unwrap();
-        let threads = sys::procfs::threads(self.pid()).unwrap();
-        let memory = self.memory();
-        detect(&Process { images: &files.images(), threads: &threads, memory: &memory })
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Waits for a condition.
-fn until(mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "the condition does not hold");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+/// `known.php`, when it waits in a shape.
+fn known(options: &[&str], shape: &str) -> Program {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/known.php");
+    start(&[options, &[script, shape]].concat())
 }
 
 #[test]
@@ -100,8 +56,8 @@ fn the_stack_of_a_waiting_program_is_the_one_that_it_states() {
     }
     for options in OPTIONS {
         for image in &IMAGES {
-            let program = Program::known(options, image.shape);
-            let found = program.detect();
+            let program = known(options, image.shape);
+            let found = program.detect::<Found>();
             let php = found.unwrap_or_else(|error| panic!("{options:?} {}: {error}", image.shape));
             let php = php.expect("PHP");
             assert!(php.symbols.has_registers);
@@ -151,8 +107,8 @@ fn an_offset_that_is_changed_is_noticed() {
     if !has_php() {
         return;
     }
-    let program = Program::known(&[], "calls");
-    let found = program.detect().unwrap().expect("PHP");
+    let program = known(&[], "calls");
+    let found = program.detect::<Found>().unwrap().expect("PHP");
     let memory = program.memory();
     let mut missed = Vec::new();
     for (name, offsets) in changes(&found.offsets) {
@@ -183,9 +139,9 @@ fn a_process_that_runs_all_the_time_passes_the_check() {
         return;
     }
     for options in OPTIONS {
-        let program = Program::start(&[options, &["-r", BUSY]].concat());
+        let program = start(&[options, &["-r", BUSY]].concat());
         for _ in 0..10 {
-            let found = program.detect();
+            let found = program.detect::<Found>();
             let php = found.unwrap_or_else(|error| panic!("{options:?}: {error}")).expect("PHP");
             assert_eq!(php.version(), "PHP 8.2");
         }

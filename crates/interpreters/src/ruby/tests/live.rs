@@ -1,13 +1,13 @@
 //! Running programs, of the Ruby that the machine has.
 
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use super::*;
 use crate::Interpreter;
 use crate::ruby::check::check;
-use crate::ruby::{Offsets, detect};
-use crate::{Budget, MappedFiles, Process, ProcessMemory, Refusal};
+use crate::ruby::{Found, Offsets};
+use crate::tests::running::{Program, until};
+use crate::{Budget, MappedFiles};
 
 const RUBY: &str = "/usr/bin/ruby";
 
@@ -23,67 +23,24 @@ fn is_supported() -> bool {
     is_supported
 }
 
-/// A running program, which ends with this value.
-struct Program {
-    child: Child,
-    output: tempfile::NamedTempFile,
+/// What may be read of a program each time.
+const BUDGET: Budget = Budget { bytes: 64 << 20, calls: 1 << 20 };
+
+fn start(command: &mut Command) -> Program {
+    Program::start(command, BUDGET)
 }
 
-impl Program {
-    /// `known.rb`, when all of its threads wait.
-    fn known(arguments: &[&str]) -> Program {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/known.rb");
-        Program::ready(Command::new(RUBY).args(arguments).arg(script))
-    }
-
-    /// A program that has written `ready`.
-    fn ready(command: &mut Command) -> Program {
-        let program = Program::start(command);
-        until(|| program.text().ends_with("ready\n"));
-        program
-    }
-
-    fn start(command: &mut Command) -> Program {
-        let output = tempfile::NamedTempFile::new().unwrap();
-        let stdout = output.reopen().unwrap();
-        let child = command.stdout(stdout).stderr(Stdio::null()).spawn().unwrap();
-        Program { child, output }
-    }
-
-    fn text(&self) -> String {
-        std::fs::read_to_string(self.output.path()).unwrap()
-    }
-
-    fn pid(&self) -> i32 {
-        self.child.id() as i32
-    }
-
-    fn memory(&self) -> ProcessMemory {
-        ProcessMemory::new(self.pid(), Budget { bytes: 64 << 20, calls: 1 << 20 })
-    }
-
-    fn detect(&self) -> Result<Option<Ruby>, Refusal> {
-        let files = MappedFiles::open(self.pid()).unwrap();
-        let threads = sys::procfs::threads(self.pid()).unwrap();
-        let memory = self.memory();
-        detect(&Process { images: &files.images(), threads: &threads, memory: &memory })
-    }
+/// `known.rb`, when all of its threads wait.
+fn known(arguments: &[&str]) -> Program {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/known.rb");
+    ready(Command::new(RUBY).args(arguments).arg(script))
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Waits for a condition.
-fn until(mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "the condition does not hold");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+/// A program that has written `ready`.
+fn ready(command: &mut Command) -> Program {
+    let program = start(command);
+    until(|| program.is_ready());
+    program
 }
 
 #[test]
@@ -97,8 +54,8 @@ fn stacks_of_waiting_threads_are_those_that_the_program_states() {
         _ => &[&[]],
     };
     for arguments in modes {
-        let program = Program::known(arguments);
-        let ruby = program.detect().unwrap().expect("Ruby");
+        let program = known(arguments);
+        let ruby = program.detect::<Found>().unwrap().expect("Ruby");
         let memory = program.memory();
         for (pointer, shape, expected) in stacks(&program.text()) {
             let (end, frames) = frames(&ruby, &copies(&ruby, pointer, &memory));
@@ -150,8 +107,8 @@ fn an_offset_that_is_changed_is_noticed() {
     if !is_supported() {
         return;
     }
-    let program = Program::known(&[]);
-    let found = program.detect().unwrap().expect("Ruby");
+    let program = known(&[]);
+    let found = program.detect::<Found>().unwrap().expect("Ruby");
     let memory = program.memory();
     let threads = sys::procfs::threads(program.pid()).unwrap();
     let is_noticed = |offsets: Offsets| {
@@ -189,18 +146,18 @@ fn a_process_that_runs_all_the_time_passes_the_check() {
     if !is_supported() {
         return;
     }
-    let program = Program::ready(Command::new(RUBY).args(["-e", BUSY]));
+    let program = ready(Command::new(RUBY).args(["-e", BUSY]));
     for _ in 0..20 {
-        let found = program.detect().unwrap_or_else(|error| panic!("{error}"));
+        let found = program.detect::<Found>().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(found.expect("Ruby").walks().len(), 2);
     }
 }
 
 #[test]
 fn a_process_without_an_interpreter_has_none() {
-    let program = Program::start(Command::new("sleep").arg("1000"));
+    let program = start(Command::new("sleep").arg("1000"));
     until(|| MappedFiles::open(program.pid()).is_ok_and(|files| files.images().len() >= 2));
-    assert!(matches!(program.detect(), Ok(None)));
+    assert!(matches!(program.detect::<Found>(), Ok(None)));
 }
 
 #[test]
@@ -208,7 +165,7 @@ fn a_file_that_evaluates_ruby_is_recognized() {
     if !is_supported() {
         return;
     }
-    let program = Program::known(&[]);
+    let program = known(&[]);
     let files = MappedFiles::open(program.pid()).unwrap();
     let found =
         files.images().iter().filter(|image| Interpreter::of_file(image.file).is_some()).count();

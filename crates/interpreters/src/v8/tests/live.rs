@@ -1,13 +1,13 @@
 //! Running programs, of each version of node that the machine has.
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use super::*;
 use crate::glibc::{ThreadLayout, ThreadLists};
-use crate::v8::{Offsets, check, detect};
-use crate::{Budget, MappedFiles, Process, ProcessMemory, Refusal};
+use crate::tests::running::{Program, until};
+use crate::v8::{Found, Offsets, check};
+use crate::{Budget, MappedFiles, Refusal};
 
 /// Programs: node, and those that npm's package `node` has installed in directories which the variable
 /// `PROF_NODES` names.
@@ -36,96 +36,52 @@ fn is_supported(node: &PathBuf) -> bool {
     Command::new(node).args(["-e", script]).status().is_ok_and(|status| status.success())
 }
 
-/// A running program, which ends with this value.
-struct Program {
-    child: Child,
-    output: tempfile::NamedTempFile,
+/// What may be read of a program each time.
+const BUDGET: Budget = Budget { bytes: 256 << 20, calls: 1 << 22 };
+
+fn start(command: &mut Command) -> Program {
+    Program::start(command, BUDGET)
 }
 
-impl Program {
-    /// `known.js`, when all of its threads wait.
-    fn known(node: &PathBuf, arguments: &[&str]) -> Program {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/known.js");
-        let mut command = Command::new(node);
-        let program =
-            Program::start(command.arg("--allow-natives-syntax").arg(script).args(arguments));
-        until(|| program.text().ends_with("ready\n"));
-        // It is in the wait behind that.
-        until(|| {
-            let v8 = program.detect();
-            let Ok(Some(v8)) = v8 else { return false };
-            let threads = program.threads();
-            let all = stacks(&program.text()).len();
-            let waits = |(_, pointer): &&(u32, u64)| {
-                let copies = copies(&v8, *pointer, &program.memory());
-                frames(&v8, &copies).0 == ChainEnd::Complete
-            };
-            threads.iter().filter(waits).count() >= all
-        });
-        program
-    }
-
-    fn start(command: &mut Command) -> Program {
-        let output = tempfile::NamedTempFile::new().unwrap();
-        let stdout = output.reopen().unwrap();
-        let child = command.stdout(stdout).stderr(Stdio::null()).spawn().unwrap();
-        Program { child, output }
-    }
-
-    fn text(&self) -> String {
-        std::fs::read_to_string(self.output.path()).unwrap()
-    }
-
-    fn pid(&self) -> i32 {
-        self.child.id() as i32
-    }
-
-    fn memory(&self) -> ProcessMemory {
-        ProcessMemory::new(self.pid(), Budget { bytes: 256 << 20, calls: 1 << 22 })
-    }
-
-    fn detect(&self) -> Result<Option<V8>, Refusal> {
-        let files = MappedFiles::open(self.pid()).unwrap();
-        let threads = sys::procfs::threads(self.pid()).unwrap();
-        let memory = self.memory();
-        detect(&Process { images: &files.images(), threads: &threads, memory: &memory })
-    }
-
-    /// Numbers and thread pointers.
-    fn threads(&self) -> Vec<(u32, u64)> {
-        let files = MappedFiles::open(self.pid()).unwrap();
-        let memory = self.memory();
-        let images = files.images();
-        let tid = ThreadLayout::find(&images).unwrap().tid;
-        let pointers = ThreadLists::find(&images).unwrap().pointers(&memory).unwrap();
-        let memory: &dyn Memory = &memory;
-        let number = |pointer: &u64| memory.half(pointer + u64::from(tid)).unwrap();
-        pointers.into_iter().map(|pointer| (number(&pointer), pointer)).collect()
-    }
+/// `known.js`, when all of its threads wait.
+fn known(node: &PathBuf, arguments: &[&str]) -> Program {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/known.js");
+    let mut command = Command::new(node);
+    let program = start(command.arg("--allow-natives-syntax").arg(script).args(arguments));
+    until(|| program.is_ready());
+    // It is in the wait behind that.
+    until(|| {
+        let v8 = program.detect::<Found>();
+        let Ok(Some(v8)) = v8 else { return false };
+        let threads = threads(&program);
+        let all = stacks(&program.text()).len();
+        let waits = |(_, pointer): &&(u32, u64)| {
+            let copies = copies(&v8, *pointer, &program.memory());
+            frames(&v8, &copies).0 == ChainEnd::Complete
+        };
+        threads.iter().filter(waits).count() >= all
+    });
+    program
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Waits for a condition.
-fn until(mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "the condition does not hold");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+/// Numbers and thread pointers.
+fn threads(program: &Program) -> Vec<(u32, u64)> {
+    let files = MappedFiles::open(program.pid()).unwrap();
+    let memory = program.memory();
+    let images = files.images();
+    let tid = ThreadLayout::find(&images).unwrap().tid;
+    let pointers = ThreadLists::find(&images).unwrap().pointers(&memory).unwrap();
+    let memory: &dyn Memory = &memory;
+    let number = |pointer: &u64| memory.half(pointer + u64::from(tid)).unwrap();
+    pointers.into_iter().map(|pointer| (number(&pointer), pointer)).collect()
 }
 
 #[test]
 fn stacks_of_waiting_threads_are_those_that_the_program_states() {
     for node in nodes() {
-        let program = Program::known(&node, &[]);
-        let v8 = program.detect().unwrap().expect("V8");
-        let threads = program.threads();
+        let program = known(&node, &[]);
+        let v8 = program.detect::<Found>().unwrap().expect("V8");
+        let threads = threads(&program);
         for (tid, shape, expected) in stacks(&program.text()) {
             let pointer = threads.iter().find(|thread| thread.0 == tid).unwrap().1;
             let (end, frames) = frames(&v8, &copies(&v8, pointer, &program.memory()));
@@ -138,11 +94,11 @@ fn stacks_of_waiting_threads_are_those_that_the_program_states() {
 #[test]
 fn lines_are_those_of_the_source_where_v8_has_not_computed_them() {
     for node in nodes() {
-        let program = Program::known(&node, &["plain"]);
-        let v8 = program.detect().unwrap().expect("V8");
+        let program = known(&node, &["plain"]);
+        let v8 = program.detect::<Found>().unwrap().expect("V8");
         let memory = program.memory();
         let (_, pointer) =
-            program.threads().into_iter().find(|(tid, _)| *tid == program.child.id()).unwrap();
+            threads(&program).into_iter().find(|(tid, _)| *tid == program.pid() as u32).unwrap();
         let frames = frames(&v8, &copies(&v8, pointer, &memory)).1;
         let named = |key: &CodeKey| match v8.name(key, &memory) {
             Name::Found(code) => (code.function.clone(), code.line(key.position)),
@@ -167,9 +123,9 @@ type Change = (&'static str, fn(&mut Offsets));
 #[test]
 fn offsets_that_are_changed_are_noticed() {
     for node in nodes() {
-        let program = Program::known(&node, &[]);
-        let found = program.detect().unwrap().expect("V8");
-        let pointers: Vec<u64> = program.threads().into_iter().map(|thread| thread.1).collect();
+        let program = known(&node, &[]);
+        let found = program.detect::<Found>().unwrap().expect("V8");
+        let pointers: Vec<u64> = threads(&program).into_iter().map(|thread| thread.1).collect();
         let changes: [Change; 15] = [
             ("map_type", |o| o.map_type += 2),
             ("shared_data", |o| o.shared_data += 8),
@@ -210,10 +166,10 @@ for (;;) a(20);
 #[test]
 fn a_process_that_runs_all_the_time_passes_the_check() {
     for node in nodes() {
-        let program = Program::start(Command::new(&node).args(["-e", BUSY]));
-        until(|| program.text().ends_with("ready\n"));
+        let program = start(Command::new(&node).args(["-e", BUSY]));
+        until(|| program.is_ready());
         for _ in 0..3 {
-            let found = program.detect();
+            let found = program.detect::<Found>();
             let found = found.unwrap_or_else(|error| panic!("{node:?}: {error}"));
             assert_eq!(found.expect("V8").walks().len(), 2);
         }
@@ -229,9 +185,9 @@ fn a_version_without_a_table_is_refused_by_name() {
     for directory in directories.split(':') {
         let node = PathBuf::from(directory).join("node_modules/node/bin/node");
         if node.exists() && !is_supported(&node) {
-            let program = Program::start(Command::new(&node).args(["-e", BUSY]));
-            until(|| program.text().ends_with("ready\n"));
-            let Err(Refusal::Version(name)) = program.detect() else { panic!("{node:?}") };
+            let program = start(Command::new(&node).args(["-e", BUSY]));
+            until(|| program.is_ready());
+            let Err(Refusal::Version(name)) = program.detect::<Found>() else { panic!("{node:?}") };
             assert!(name.starts_with("V8 "), "{name}");
         }
     }

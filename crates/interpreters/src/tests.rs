@@ -1,0 +1,3 @@
+//! What tests of several interpreters share.
+
+pub mod running;
