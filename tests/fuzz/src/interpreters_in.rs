@@ -40,10 +40,7 @@ pub fn run(input: &[u8]) {
     let Some((version, changes)) = input.split_first() else { return };
     let (interpreter, image) = IMAGES[usize::from(*version) % IMAGES.len()];
     let mut memory = Recorded::parse(image).expect("an image");
-    let places: Vec<u64> = memory
-        .ranges()
-        .flat_map(|(start, bytes)| (start..start + bytes.len() as u64).step_by(8))
-        .collect();
+    let places = memory.words();
     for change in changes.chunks_exact(11) {
         let (place, word) = change.split_first_chunk::<3>().expect("eleven bytes");
         let place = u32::from_le_bytes([place[0], place[1], place[2], 0]) as usize;

@@ -50,6 +50,12 @@ impl Recorded {
         self.ranges.iter().map(|(start, bytes)| (*start, bytes.as_slice()))
     }
 
+    /// The addresses of its words.
+    pub fn words(&self) -> Vec<u64> {
+        let words = |(start, bytes): (u64, &[u8])| (start..start + bytes.len() as u64).step_by(8);
+        self.ranges().flat_map(words).collect()
+    }
+
     /// As a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = format!("{MAGIC}\n").into_bytes();

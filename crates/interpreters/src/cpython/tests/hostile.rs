@@ -83,10 +83,7 @@ proptest! {
     ) {
         let image = &IMAGES[version];
         let mut memory = image.memory();
-        let addresses: Vec<u64> = memory
-            .ranges()
-            .flat_map(|(start, bytes)| (start..start + bytes.len() as u64).step_by(8))
-            .collect();
+        let addresses = memory.words();
         for (at, word, kept) in changes {
             // Pointers into the image, small numbers and anything.
             let word = match kept {

@@ -49,10 +49,7 @@ proptest! {
     ) {
         let image = &IMAGES[version];
         let mut memory = image.memory();
-        let addresses: Vec<u64> = memory
-            .ranges()
-            .flat_map(|(start, bytes)| (start..start + bytes.len() as u64).step_by(8))
-            .collect();
+        let addresses = memory.words();
         for (at, word, kind) in changes {
             let word = match kind {
                 0 => word,

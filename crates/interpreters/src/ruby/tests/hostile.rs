@@ -119,10 +119,7 @@ proptest! {
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 0..8_u32), 1..60),
     ) {
         let mut memory = memory();
-        let addresses: Vec<u64> = memory
-            .ranges()
-            .flat_map(|(start, bytes)| (start..start + bytes.len() as u64).step_by(8))
-            .collect();
+        let addresses = memory.words();
         for (at, word, kept) in changes {
             // Pointers into the image, small numbers and anything.
             let word = match kept {
