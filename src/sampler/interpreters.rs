@@ -5,6 +5,7 @@
 //! A process gets its walks at a sample, and the next one has copies. `fork` copies them, `execve`
 //! and exit remove them.
 
+mod budgeted;
 mod codes;
 mod current_stack;
 mod managed;

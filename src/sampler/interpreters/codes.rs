@@ -3,15 +3,12 @@
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-use interpreters::{
-    Budget, Code, CodeKey, Executed, Name, ProcessMemory, ReadError, Runtime, UserFrame,
-};
+use super::budgeted::BudgetedMemory;
+use interpreters::{Budget, Code, CodeKey, Executed, Name, ReadError, Runtime, UserFrame};
 use profile::{Builder, Language, LocationId, Mapping, MappingId, SourceFunction};
 
 /// What is read of a process in each second of samples.
 pub const BUDGET: Budget = Budget { bytes: 8 << 20, calls: 20_000 };
-/// See [`BUDGET`].
-pub const REFILL_AFTER: u64 = 1_000_000_000;
 
 /// Most code objects, and most locations, that are kept of a process, and most bytes of their names and
 /// lines.
@@ -73,9 +70,7 @@ impl Known {
 
 /// The code objects of a process.
 pub struct Codes {
-    memory: ProcessMemory,
-    /// Time at which the budget is refilled.
-    refill: u64,
+    memory: BudgetedMemory,
     /// What forked processes have from their parents, and these keep.
     shared: Arc<Known>,
     /// What was found since then.
@@ -92,8 +87,7 @@ impl Codes {
     /// Those of a process, of which none is known.
     pub fn new(pid: i32) -> Codes {
         Codes {
-            memory: ProcessMemory::new(pid, BUDGET),
-            refill: 0,
+            memory: BudgetedMemory::new(pid, BUDGET),
             shared: Arc::default(),
             own: Known::default(),
             unnamed: FxHashMap::default(),
@@ -149,7 +143,7 @@ impl Codes {
     }
 
     fn find(&self, code: &CodeKey, time: u64) -> Option<LocationId> {
-        let unnamed = || self.unnamed.get(code).copied().filter(|_| time < self.refill);
+        let unnamed = || self.unnamed.get(code).copied().filter(|_| !self.memory.is_due(time));
         self.known(code).or_else(unnamed)
     }
 
@@ -170,15 +164,13 @@ impl Codes {
         if let Some(id) = self.known(code) {
             return id;
         }
-        if time >= self.refill {
-            self.memory.refill(BUDGET);
+        if self.memory.refill(time) {
             self.unnamed.clear();
-            self.refill = time.saturating_add(REFILL_AFTER);
         }
         if let Some(id) = self.unnamed.get(code) {
             return *id;
         }
-        let (keys, mut is_final) = match runtime.executed(code, &self.memory) {
+        let (keys, mut is_final) = match runtime.executed(code, self.memory.memory()) {
             Executed::Itself => (vec![*code], true),
             Executed::Frames(keys) => (keys, true),
             Executed::Momentary(keys) => (keys, false),
@@ -240,7 +232,7 @@ impl Codes {
         if let Some(found) = known.or_else(|| self.shared.objects.get(&object)) {
             return Ok(found.clone());
         }
-        match runtime.name(code, &self.memory) {
+        match runtime.name(code, self.memory.memory()) {
             Name::Found(code) => Ok(Arc::new(code)),
             Name::Gone => Err(GONE),
             Name::Unreadable(ReadError::Ended) => Err(ENDED),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
+use super::budgeted::BudgetedMemory;
 use super::codes::{self, Functions};
 use super::{InProcess, Interpreters};
 use interpreters::hotspot::{Address, FrameShape, HotSpot, Registers, Shape, Times};
@@ -17,8 +18,6 @@ use unwind::{Frame, ManagedAddress, ManagedBytes, ManagedCode, ManagedShape};
 
 /// What is read of a process in each second, to find frames and their methods.
 const BUDGET: Budget = Budget { bytes: 64 << 20, calls: 40_000 };
-/// See [`BUDGET`].
-const REFILL_AFTER: u64 = 1_000_000_000;
 
 /// Most processes without HotSpot that are remembered.
 const MOST_SEARCHED: usize = 1 << 14;
@@ -35,13 +34,6 @@ struct InHotSpot {
     memory: Mutex<BudgetedMemory>,
 }
 
-/// Memory of a process, of which an amount may be read in each second.
-struct BudgetedMemory {
-    memory: ProcessMemory,
-    /// Time at which the budget is refilled.
-    refill: u64,
-}
-
 /// Managed processes.
 #[derive(Default)]
 pub struct ManagedProcesses {
@@ -56,11 +48,10 @@ pub struct ManagedProcesses {
 impl ManagedProcesses {
     /// Adds a process.
     pub fn insert(&self, pid: i32, runtime: Arc<dyn Runtime>) {
-        let memory = ProcessMemory::new(pid, BUDGET);
         if let Some(hotspot) = runtime.hotspot() {
-            hotspot.read_heaps(os::monotonic_nanos(), &memory);
+            hotspot.read_heaps(os::monotonic_nanos(), &ProcessMemory::new(pid, BUDGET));
         }
-        let memory = Mutex::new(BudgetedMemory { memory, refill: 0 });
+        let memory = Mutex::new(BudgetedMemory::new(pid, BUDGET));
         let mut processes = self.lock();
         processes.insert(pid, Arc::new(InHotSpot { runtime, memory }));
         self.count.store(processes.len(), Ordering::Relaxed);
@@ -104,11 +95,8 @@ impl ManagedProcesses {
             return Some(find(hotspot, times, None));
         }
         let mut budgeted = process.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        if now >= budgeted.refill {
-            budgeted.memory.refill(BUDGET);
-            budgeted.refill = now.saturating_add(REFILL_AFTER);
-        }
-        Some(find(hotspot, times, Some(&budgeted.memory)))
+        budgeted.refill(now);
+        Some(find(hotspot, times, Some(budgeted.memory())))
     }
 }
 

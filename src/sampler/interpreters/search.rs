@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::codes::{BUDGET, REFILL_AFTER};
+use super::budgeted::BudgetedMemory;
+use super::codes::BUDGET;
 use interpreters::{
-    Candidate, Interpreter, MappedFiles, Memory, Process, ProcessMemory, ReadError, Refusal,
-    Runtime,
+    Candidate, Interpreter, MappedFiles, Memory, Process, ReadError, Refusal, Runtime,
 };
 use sys::os;
 use sys::procfs;
@@ -72,9 +72,7 @@ pub struct Search {
     /// It is looked at again at a sample from this time on.
     next: u64,
     odd: Oddness,
-    memory: ProcessMemory,
-    /// Time at which what may be read of it is refilled.
-    refill: u64,
+    memory: BudgetedMemory,
 }
 
 /// How long structures are not as expected.
@@ -105,8 +103,7 @@ impl Search {
             begun,
             next: begun,
             odd: Oddness::default(),
-            memory: ProcessMemory::new(pid, BUDGET),
-            refill: begun + REFILL_AFTER,
+            memory: BudgetedMemory::new(pid, BUDGET),
         }
     }
 
@@ -145,10 +142,7 @@ impl Search {
     }
 
     fn look_at(&mut self, time: u64, patience: Patience) -> Found {
-        if time >= self.refill {
-            self.memory.refill(BUDGET);
-            self.refill = time + REFILL_AFTER;
-        }
+        self.memory.refill(time);
         let result = self.runtime(patience);
         // To read files takes longer than a check, and is repeated after twice the time.
         let (part, looks) = if self.has_candidate() { (PART, LOOKS) } else { (1, 1) };
@@ -174,7 +168,7 @@ impl Search {
     /// The runtime, if its structures pass a check.
     fn runtime(&mut self, patience: Patience) -> Result<Arc<dyn Runtime>, Refusal> {
         let threads = procfs::inner_threads(self.pid);
-        let memory = &self.memory;
+        let memory = self.memory.memory();
         if self.candidate.is_none() {
             let files = MappedFiles::open(self.pid).map_err(|_| Refusal::NotRunning)?;
             let process = Process { images: &files.images(), threads: &threads, memory };
