@@ -9,7 +9,7 @@ use crate::sampler::interpreters::{ManagedFrames, Need};
 use interpreters::merge::{Merge, NativeFrame, NativeStack, Place};
 use profile::{LocationId, Truncation};
 use sys::record::{Regs, Sample};
-use unwind::{Frame, StackEnd};
+use unwind::{Frame, StackEnd, Unwinder};
 
 /// The root of stacks in which the user's frames fit nowhere.
 const MISMATCH: &str = "[interpreter stack does not match]";
@@ -58,7 +58,7 @@ impl StackMaker {
         buffers: &mut MergeBuffers,
     ) -> bool {
         if self.interpreters.is_managed(sample.pid) {
-            let registers = self.walked_registers();
+            let registers = walked_registers(&self.unwinder);
             return self.interpreters.knows_managed(sample, frames, registers);
         }
         let new = self.new_frames(frames);
@@ -80,12 +80,6 @@ impl StackMaker {
         if self.interpreters.need(sample.pid, sample.time, new, has_copies) == Need::Look {
             self.interpreters.look(sample.pid, sample.time, new, &self.table.images);
         }
-    }
-
-    /// Registers in the frames of the last stack; none if it was not walked.
-    fn walked_registers(&self) -> impl Iterator<Item = Regs> + '_ {
-        let walked = if self.unwinder.kept.is_some() { usize::MAX } else { 0 };
-        self.unwinder.registers().take(walked)
     }
 
     /// The innermost frames, which the last stack of the thread had not.
@@ -110,8 +104,7 @@ impl StackMaker {
             return Merged::Native;
         }
         if self.interpreters.is_managed(sample.pid) {
-            let walked = if self.unwinder.kept.is_some() { usize::MAX } else { 0 };
-            let registers = self.unwinder.registers().take(walked);
+            let registers = walked_registers(&self.unwinder);
             let (interpreters, builder) = (&mut self.interpreters, &mut self.builder);
             return Merged::Managed(interpreters.managed_stack(sample, frames, registers, builder));
         }
@@ -229,6 +222,12 @@ impl StackMaker {
     pub(super) fn mismatch(&mut self) -> LocationId {
         self.builder.named_location(MISMATCH)
     }
+}
+
+/// Registers in the frames of the last stack; none if it was not walked.
+fn walked_registers(unwinder: &Unwinder) -> impl Iterator<Item = Regs> + '_ {
+    let walked = if unwinder.kept.is_some() { usize::MAX } else { 0 };
+    unwinder.registers().take(walked)
 }
 
 /// True if a native frame is that of code which the interpreter made of the user's function before it:
