@@ -315,6 +315,24 @@ fn a_thread_that_sleeps_throughout_is_recorded_with_its_stack() {
     }
 }
 
+/// The scheduler's programs are called for the idle thread, too.
+#[test]
+fn a_process_has_no_time_of_an_idle_cpu() {
+    if !needs_tracefs() {
+        return;
+    }
+    let dir = temp_dir();
+    let mut command = Command::new(target("waits", Build::C));
+    let (running, _) = Running::start(command.arg("200")).wait_for("ready");
+    let pid = running.pid().to_string();
+    for args in ["-T wall", "-T wall,lock,syscalls,io --tree"] {
+        Prof::new(&dir, &format!("record {args} -d 1s -p {pid}")).run().ok();
+        let p = read(dir.path().join("profile.pb.gz"));
+        assert!(seconds(&p, |s| label(s, "pid") == pid) > 1.0, "{args}");
+        assert_eq!(seconds(&p, |s| label(s, "pid") != pid), 0.0, "{args}");
+    }
+}
+
 /// Waits of 20 ms: the copies of short ones are smaller than this stack. The first and the last wait
 /// are short ones if less than 10 ms of them are in the recording.
 #[test]

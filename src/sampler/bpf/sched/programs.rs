@@ -289,13 +289,14 @@ impl WaitPrograms<'_> {
     /// start of the recording.
     fn find(&self, c: &mut BpfCode, known: CodeLabel, out: CodeLabel, state: ThreadState) {
         let [unknown, found] = [(); 2].map(|()| c.label());
+        // Its value is of no thread.
+        c.load(AccessSize::Word, R1, R10, KEY);
+        c.jump_if_value(If::Equal, R1, IDLE.tid, out);
         if self.members.scope != ThreadScope::Everyone {
             snippets::look_up(c, &self.maps.threads, out);
             c.op(AluOp::Mov, R7, R0);
             return c.jump(known);
         }
-        c.load(AccessSize::Word, R1, R10, KEY);
-        c.jump_if_value(If::Equal, R1, IDLE.tid, out);
         snippets::look_up(c, &self.maps.threads, unknown);
         c.jump(found);
         c.put(unknown);
