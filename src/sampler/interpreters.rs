@@ -6,6 +6,7 @@
 //! and exit remove them.
 
 mod budgeted;
+mod code_before;
 mod codes;
 mod current_stack;
 mod managed;
@@ -20,6 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::bpf::thread_pointers::ThreadPointers;
 use super::bpf::walk::WalkMaps;
+use code_before::CodeCache;
 use codes::Codes;
 use current_stack::CurrentStack;
 use interpreters::walk::WalkCopy;
@@ -144,6 +146,7 @@ struct FoundRuntime {
     /// The number of its walks.
     id: u64,
     codes: Codes,
+    compiled: CodeCache,
 }
 
 /// Where a sample comes from.
@@ -184,6 +187,7 @@ impl Interpreters {
                 {
                     // Without room, its stacks stay native.
                     let _ = maps.set(pid, found.id, found.runtime.walks());
+                    self.managed.insert_child(pid, parent);
                     self.processes.insert(pid, InProcess::Forked { parent, id: found.id });
                 }
             }
@@ -353,11 +357,10 @@ impl Interpreters {
             return InProcess::Searched(search);
         }
         self.last_id = id;
-        if runtime.hotspot().is_some() {
-            self.managed.insert(pid, runtime.clone());
-        }
-        let (language, codes) = (language_of(interpreter), Codes::new(pid));
-        InProcess::Found(Box::new(FoundRuntime { language, runtime, id, codes }))
+        self.managed.insert(pid, runtime.clone());
+        let language = language_of(interpreter);
+        let (codes, compiled) = (Codes::new(pid), CodeCache::new(pid));
+        InProcess::Found(Box::new(FoundRuntime { language, runtime, id, codes, compiled }))
     }
 
     /// True if frames of interpreters are read: by programs at samples, or of threads that sleep.
@@ -404,6 +407,7 @@ impl FoundRuntime {
             runtime: self.runtime.clone(),
             id: self.id,
             codes: self.codes.for_child(pid),
+            compiled: CodeCache::new(pid),
         }
     }
 }

@@ -505,6 +505,89 @@ fn no_stack_of_javascript_has_functions_of_two_moments() {
     assert_one_moment(&JAVASCRIPT);
 }
 
+/// Code that an interpreter has compiled keeps no frame pointers. It is shown as the functions that it
+/// executes.
+#[track_caller]
+fn assert_compiled(language: &Language) {
+    assert_one_moment(language);
+    // The line of the innermost frame is in no place of memory.
+    assert_shares(&Language { has_lines: false, ..*language });
+    let dir = temp_dir();
+    let recorded = language.record(dir.path(), "-F 999", language.recursions);
+    let Some(recorded) = recorded else { return };
+    let samples = recorded.recognized();
+    let profile = &recorded.profile;
+    let is_cut = |frame: &&str| frame.starts_with("[truncated");
+    let cut = samples.iter().filter(|sample| profile.frames(sample).iter().any(is_cut)).count();
+    let all = samples.len();
+    println!("{:?}: {cut} of {all} stacks are truncated", language.command);
+    assert!(all > 1000 && cut * 100 <= all * 3, "{cut} of {all}");
+    let report = Prof::new(&dir, "report -n 0").run().ok().text();
+    let is_run_time = |line: &&str| line.contains("anon+0x") || line.contains("zero+0x");
+    let rows: Vec<&str> = report.lines().filter(is_run_time).collect();
+    let share = |row: &&str| -> f64 {
+        row.split_whitespace().find_map(|word| word.strip_suffix('%')?.parse().ok()).unwrap()
+    };
+    let shown: f64 = rows.iter().map(share).sum();
+    assert!(shown < 2.0, "{report}");
+}
+
+#[test]
+fn code_that_php_has_compiled_is_shown_as_its_functions() {
+    const COMMAND: &[&str] = &[
+        "php",
+        "-d",
+        "opcache.enable_cli=1",
+        "-d",
+        "opcache.jit=tracing",
+        "-d",
+        "opcache.jit_buffer_size=64M",
+    ];
+    assert_compiled(&PHP.with(COMMAND));
+}
+
+#[test]
+fn code_that_ruby_has_compiled_is_shown_as_its_functions() {
+    assert_compiled(&RUBY.with(&["ruby", "--yjit"]));
+}
+
+/// YJIT's code writes its place only before calls: else, the frame has that of an earlier one.
+#[test]
+fn ruby_that_is_compiled_has_no_line_of_an_earlier_call() {
+    const PROGRAM: &str = "\
+def work(count)
+  i = sum = 0
+  while i < count
+    sum += i & 3
+    sum = sum.clamp(0, 9) if i & 127 == 0
+    i += 1
+  end
+  sum
+end
+start = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+work(10_000) while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) - start < 2
+";
+    let dir = temp_dir();
+    let language = RUBY.with(&["ruby", "--yjit"]);
+    let Some(recorded) = language.record(dir.path(), "-F 999", PROGRAM) else { return };
+    let (mut without, mut calls, mut all) = (0, 0, 0);
+    for sample in &recorded.recognized() {
+        match &recorded.frames(sample)[..] {
+            [work, ..] if work.function.ends_with("work") => {
+                all += 1;
+                without += usize::from(work.line == 0);
+            }
+            [clamp, work, ..] if clamp.function.ends_with("clamp") => {
+                assert_eq!(work.line, 5);
+                calls += 1;
+            }
+            _ => {}
+        }
+    }
+    println!("{without} of {all} samples without a line, {calls} in a call");
+    assert!(all > 500 && without * 100 > all * 95 && calls > 0, "{without} of {all}, {calls}");
+}
+
 /// The interpreter's instruction would make thousands of stacks of the same functions.
 #[test]
 fn the_function_that_executes_php_has_one_place() {

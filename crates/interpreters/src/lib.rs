@@ -83,10 +83,31 @@ pub trait Runtime: Send + Sync {
     /// Names a code object that was copied at a sample, if it is still the same.
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name;
 
+    /// How its compiled code is called; `None`: it has none, or it is left like other code.
+    fn compiled_code(&self) -> Option<CompiledCode> {
+        None
+    }
+
     /// HotSpot, whose frames are native ones, and need no walk.
     fn hotspot(&self) -> Option<&hotspot::HotSpot> {
         None
     }
+}
+
+/// How the evaluation function calls code that the interpreter has compiled. That code keeps no frame
+/// pointers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompiledCode {
+    /// It jumps there, and the code has its frame. The code is in shared memory.
+    Jumped {
+        /// An address of it, in the middle of its code.
+        from: u64,
+    },
+    /// A function in this range calls it. The code pushes a few registers.
+    Called {
+        /// Addresses.
+        from: Range<u64>,
+    },
 }
 
 /// What was copied at a sample.

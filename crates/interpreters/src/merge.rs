@@ -13,6 +13,8 @@ pub struct NativeFrame {
     pub address: u64,
     /// Its part of the stack: from its stack pointer to its caller's.
     pub stack: Range<u64>,
+    /// It is of run-time code, which the interpreter may have compiled.
+    pub is_run_time: bool,
 }
 
 /// The native stack of a sample.
@@ -22,6 +24,25 @@ pub struct NativeStack {
     pub frames: Vec<NativeFrame>,
     /// It ends with the outermost frame; otherwise it is truncated.
     pub is_complete: bool,
+    /// Of [`CompiledCode::Called`](crate::CompiledCode::Called): the code of the innermost frame of
+    /// run-time code.
+    pub code: Option<CodeBefore>,
+}
+
+/// Code before the address of a native frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeBefore {
+    /// The number of the frame.
+    pub frame: usize,
+    /// Its address is that to which a call returns.
+    pub is_return: bool,
+    /// Bytes up to the address; `None`: they cannot be read.
+    pub bytes: Option<[u8; CodeBefore::SIZE]>,
+}
+
+impl CodeBefore {
+    /// Bytes that are read.
+    pub const SIZE: usize = 128;
 }
 
 /// A place in a merged stack. The numbers count from the innermost frame.
@@ -72,6 +93,9 @@ pub(crate) struct Runs {
     pub open: Range<usize>,
     /// There are more runs, which were not copied.
     pub has_more: bool,
+    /// Code that the interpreter has compiled is called by its evaluations, or by its own functions in
+    /// this range that these call.
+    pub compiled_by: Option<Range<u64>>,
 }
 
 impl Runs {
@@ -107,6 +131,16 @@ pub(crate) fn lay_out(
 ) -> Merge {
     let mut frames: Vec<Range<usize>> = runs.whole.iter().map(|run| run.frames.clone()).collect();
     let mut is_cut = owners.len() < frames.len();
+    // Compiled code is inside of its evaluation, where nothing leads on.
+    if let Some(last) = native.frames.len().checked_sub(1)
+        && runs.compiled_by.is_some()
+        && is_cut
+        && native.frames[last].is_run_time
+        && owners.last().is_none_or(|owner| *owner < last)
+    {
+        owners.push(last);
+        is_cut = owners.len() < frames.len();
+    }
     if !runs.open.is_empty() {
         frames.push(runs.open.clone());
         let after = |frame: &&usize| owners.last().is_none_or(|last| *frame > last);
@@ -134,8 +168,36 @@ pub(crate) fn lay_out(
         places.push(Place::Truncated);
     }
     places.extend(frames[owners.len()..].iter().cloned().flatten().map(Place::User));
-    let met = evaluations.iter().filter(|frame| **frame < end).count();
-    Merge::Stack { places, unmatched: met - owners.len() }
+    if let Some(callers) = &runs.compiled_by {
+        replace_compiled(native, callers, &mut places);
+    }
+    let is_met = |frame: &&usize| **frame < end && owners.binary_search(frame).is_err();
+    Merge::Stack { places, unmatched: evaluations.iter().filter(is_met).count() }
+}
+
+/// Puts the user's frames before the compiled code that executes the innermost of them: a function in C
+/// that they call is called by that code. `callers` are the interpreter's functions.
+fn replace_compiled(native: &NativeStack, callers: &Range<u64>, places: &mut [Place]) {
+    /// Most functions of the interpreter between its evaluation and compiled code.
+    const MOST_CALLERS: usize = 2;
+    let is_caller = |place: &Place| match place {
+        Place::Native(frame) => callers.contains(&native.frames[*frame].address),
+        _ => false,
+    };
+    for at in 0..places.len() {
+        let Place::Native(frame) = places[at] else { continue };
+        if !native.frames[frame].is_run_time {
+            continue;
+        }
+        let rest = &places[at + 1..];
+        let between = rest.iter().take(MOST_CALLERS).take_while(|place| is_caller(place)).count();
+        let users = rest[between..].iter().take_while(|place| matches!(place, Place::User(_)));
+        let users = users.count();
+        if users > 0 {
+            places[at..=at + between + users].rotate_left(between + 1);
+            places[at + users] = Place::Evaluation(frame);
+        }
+    }
 }
 
 /// The native frames of runs, in order, without those of runs that lie beyond a truncated stack.
@@ -184,8 +246,9 @@ mod tests {
 
     /// Native frames of 16 bytes each from address 100.
     fn native(count: u64, is_complete: bool) -> NativeStack {
-        let frame = |i| NativeFrame { address: i, stack: 100 + 16 * i..116 + 16 * i };
-        NativeStack { frames: (0..count).map(frame).collect(), is_complete }
+        let frame =
+            |i| NativeFrame { address: i, stack: 100 + 16 * i..116 + 16 * i, is_run_time: false };
+        NativeStack { frames: (0..count).map(frame).collect(), is_complete, code: None }
     }
 
     fn run(frames: Range<usize>, anchor: impl Into<Option<u64>>) -> Run {
@@ -251,7 +314,8 @@ mod tests {
     #[test]
     fn an_open_run_belongs_to_the_evaluation_around_the_others_and_ends_the_stack() {
         let evaluates = |frame| frame % 2 == 1;
-        let runs = Runs { whole: vec![run(0..1, 120)], open: 1..3, has_more: true };
+        let runs =
+            Runs { whole: vec![run(0..1, 120)], open: 1..3, has_more: true, ..Runs::default() };
         let places =
             [User(0), Evaluation(1), Native(2), User(1), User(2), Evaluation(3), Truncated];
         let places = [&[Native(0)], &places[..]].concat();
@@ -263,5 +327,41 @@ mod tests {
         let merged = merge(&native(3, false), &runs, evaluates);
         assert_eq!(merged, Merge::Stack { places, unmatched: 0 });
         assert_eq!(merge(&native(3, true), &runs, evaluates), Merge::Mismatch);
+    }
+
+    #[test]
+    fn compiled_code_is_where_the_functions_are_that_it_executes() {
+        let evaluates = |frame| frame == 2;
+        let compiled = |count, is_complete| {
+            let mut native = native(count, is_complete);
+            native.frames[1].is_run_time = true;
+            native
+        };
+        let runs = |runs: &[Run]| Runs { compiled_by: Some(3..4), ..whole(runs) };
+        let own = [run(0..2, 132)];
+        let merged = merge(&compiled(4, true), &runs(&own), evaluates);
+        let places = vec![Native(0), User(0), User(1), Evaluation(1), Evaluation(2), Native(3)];
+        assert_eq!(merged, Merge::Stack { places, unmatched: 0 });
+        // It is unknown how to leave it: the first run is its own, the rest is beyond.
+        let beyond = [run(0..2, 200), run(2..3, 300)];
+        let merged = merge(&compiled(2, false), &runs(&beyond), evaluates);
+        let places = vec![Native(0), User(0), User(1), Evaluation(1), Truncated, User(2)];
+        assert_eq!(merged, Merge::Stack { places, unmatched: 0 });
+        // The evaluation has called a function of the interpreter, which has called it.
+        let mut native = compiled(5, true);
+        native.frames[2].address = 3;
+        let merged = merge(&native, &runs(&[run(0..2, 148)]), |frame| frame == 3);
+        let places = [User(0), User(1), Evaluation(1), Native(2), Evaluation(3), Native(4)];
+        let places = [&[Native(0)], &places[..]].concat();
+        assert_eq!(merged, Merge::Stack { places, unmatched: 0 });
+        native.frames[2].address = 2;
+        let merged = merge(&native, &runs(&[run(0..2, 148)]), |frame| frame == 3);
+        let places = [Native(1), Native(2), User(0), User(1), Evaluation(3), Native(4)];
+        let places = [&[Native(0)], &places[..]].concat();
+        assert_eq!(merged, Merge::Stack { places, unmatched: 0 });
+        // Other interpreters call run-time code of others.
+        let merged = merge(&compiled(4, true), &whole(&own), evaluates);
+        let places = vec![Native(0), Native(1), User(0), User(1), Evaluation(2), Native(3)];
+        assert_eq!(merged, Merge::Stack { places, unmatched: 0 });
     }
 }

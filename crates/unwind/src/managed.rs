@@ -4,9 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::arch;
+use super::code::Leads;
 use super::module::{self, Step};
 use super::walk::Walk;
-use super::{AddressKind, Frame, Unwinder};
+use super::{AddressKind, Frame, ProcessAddress, Unwinder};
+use sys::image::Images;
 use sys::record::Regs;
 
 /// What run-time systems state of the code that they make.
@@ -29,6 +31,8 @@ pub struct ManagedAddress {
     pub kind: AddressKind,
     /// Memory of the process may be read.
     pub may_read: bool,
+    /// It is in memory that processes share (`/dev/zero`).
+    pub is_shared: bool,
 }
 
 /// How a frame leads to its caller's.
@@ -52,6 +56,16 @@ pub enum ManagedShape {
         sender: u64,
         /// Distance below the frame pointer of the method's address.
         method: u64,
+    },
+    /// A function has jumped to it, and it has that function's frame.
+    Jumped {
+        /// An address of the function, whose frame is complete there.
+        from: u64,
+    },
+    /// It has pushed a few words, and returns to an address in this range.
+    Called {
+        /// Addresses.
+        from: Range<u64>,
     },
     /// Of an adapter, which moves the return address: by its instructions and registers.
     Adapter(ManagedBytes),
@@ -99,14 +113,17 @@ impl Unwinder {
         walk: &Walk<'_>,
         frame: Frame,
         regs: &mut Regs,
+        images: &mut Images,
         read: &mut impl FnMut(u64) -> Result<u64, ()>,
     ) -> Option<Step> {
         let managed = self.managed.clone()?;
+        let path = frame.place.image().map(|image| &*images.get(image).path);
         let at = ManagedAddress {
             pid: walk.thread.pid,
             address: frame.address.0,
             kind: frame.kind,
             may_read: !self.rules.is_closed(),
+            is_shared: path.is_some_and(|path| path.starts_with("/dev/zero")),
         };
         let shape = managed.shape(at);
         self.is_managed = shape != ManagedShape::Foreign;
@@ -118,6 +135,19 @@ impl Unwinder {
             ManagedShape::Foreign => return None,
             ManagedShape::Unread => return lacks(),
             ManagedShape::Unknown => return Some(Step::Failed),
+            ManagedShape::Jumped { from } => {
+                regs.ip = from;
+                return Some(Step::Caller(from));
+            }
+            ManagedShape::Called { from } => {
+                let leads = |ip| {
+                    let leads = self.leads(walk.process(), frame, ProcessAddress(ip), images);
+                    leads != Leads::Elsewhere
+                };
+                let step = called_step(&from, regs, read, leads);
+                self.is_managed = step.is_some();
+                return step;
+            }
             ManagedShape::Sized(size) => arch::sized_frame(size),
             ManagedShape::Linked => arch::linked_frame(),
             ManagedShape::Interpreted { .. } if regs.bp == 0 => return Some(Step::NeedsPointer),
@@ -177,9 +207,45 @@ fn interpreted_step(
     Step::Caller(ip)
 }
 
+/// A step out of a frame of a few words below the return address, which is in a range, behind a call
+/// that leads to the frame; `None`: there is none.
+fn called_step(
+    from: &Range<u64>,
+    regs: &mut Regs,
+    read: &mut impl FnMut(u64) -> Result<u64, ()>,
+    mut leads: impl FnMut(u64) -> bool,
+) -> Option<Step> {
+    const MOST_WORDS: u64 = 8;
+    for word in 0..MOST_WORDS {
+        let slot = regs.sp.saturating_add(8 * word);
+        let Ok(ip) = read(slot) else { return Some(Step::Unreadable(slot)) };
+        if from.contains(&ip) && leads(ip) {
+            *regs = Regs { ip, sp: slot.saturating_add(8), ..*regs };
+            return Some(Step::Caller(ip));
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_of_pushed_registers_leads_to_the_code_that_called_it() {
+        let from = 0x5000..0x6000;
+        let step = |words: &[u64]| {
+            let mut regs = Regs { ip: 1, sp: 0x1000, bp: 9 };
+            let mut read =
+                |address: u64| words.get((address as usize - 0x1000) / 8).copied().ok_or(());
+            (called_step(&from, &mut regs, &mut read, |ip| ip != 0x5020), regs)
+        };
+        let caller = Regs { ip: 0x5008, sp: 0x1020, bp: 9 };
+        let found = step(&[0x4fff, 0x5020, 0x6000, 0x5008, 0x5010]);
+        assert_eq!(found, (Some(Step::Caller(0x5008)), caller));
+        assert_eq!(step(&[7; 8]).0, None);
+        assert_eq!(step(&[7; 3]).0, Some(Step::Unreadable(0x1018)));
+    }
 
     #[test]
     fn a_frame_of_bytecode_leads_to_its_sender() {

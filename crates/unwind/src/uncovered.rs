@@ -237,7 +237,7 @@ impl Unwinder {
         images: &mut Images,
         read: &mut impl FnMut(u64) -> Result<u64, ()>,
     ) -> Step {
-        if let Some(step) = self.by_managed_code(walk, frame, regs, read) {
+        if let Some(step) = self.by_managed_code(walk, frame, regs, images, read) {
             return step;
         }
         let mut caller = *regs;

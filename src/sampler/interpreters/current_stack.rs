@@ -9,6 +9,7 @@ use interpreters::{Copied, UserFrame};
 use profile::{Builder, LocationId};
 use sys::ThreadId;
 use sys::record::{AllRegs, Sample, UserStack};
+use unwind::Frame;
 
 /// The user's frames of a sample.
 #[derive(Default)]
@@ -38,7 +39,15 @@ struct Merged {
 impl Interpreters {
     /// Merges the frames of a sample in advance. True if all of their locations are known, or it has
     /// none.
-    pub fn prepare(&mut self, sample: &Sample<'_>, native: &NativeStack) -> bool {
+    pub fn prepare(
+        &mut self,
+        sample: &Sample<'_>,
+        native_frames: &[Frame],
+        native: &mut NativeStack,
+    ) -> bool {
+        if !self.fill_code(sample, native_frames, native, false) {
+            return false;
+        }
         self.merge(sample, native);
         self.current.locations.iter().all(Option::is_some)
     }
@@ -50,6 +59,21 @@ impl Interpreters {
         };
         let native = native.frames.len();
         Merged { thread: sample.thread(), time: sample.time, walks, native }
+    }
+
+    /// Sets the compiled code that the interpreter needs to merge its frames. False: it would have to be
+    /// read, and may not.
+    fn fill_code(
+        &mut self,
+        sample: &Sample<'_>,
+        frames: &[Frame],
+        native: &mut NativeStack,
+        may_read: bool,
+    ) -> bool {
+        let Some(InProcess::Found(found)) = self.processes.get_mut(&sample.pid) else {
+            return true;
+        };
+        found.compiled.fill(&*found.runtime, frames, native, sample.time, may_read)
     }
 
     /// Merges the user's frames of a sample with native ones.
@@ -78,11 +102,13 @@ impl Interpreters {
         &mut self,
         sample: &Sample<'_>,
         origin: Origin,
-        native: &NativeStack,
+        native_frames: &[Frame],
+        native: &mut NativeStack,
         builder: &mut Builder,
         locations: &mut Vec<LocationId>,
     ) -> Option<Merge> {
         if self.current.sample != Some(self.merged(sample, native)) {
+            self.fill_code(sample, native_frames, native, true);
             self.merge(sample, native);
         }
         self.current.sample = None;

@@ -10,7 +10,7 @@ use super::budgeted::BudgetedMemory;
 use super::codes::{self, Functions};
 use super::{InProcess, Interpreters};
 use interpreters::hotspot::{Address, FrameShape, HotSpot, Registers, Shape, Times};
-use interpreters::{Budget, Interpreter, Memory, ProcessMemory, Runtime};
+use interpreters::{Budget, CompiledCode, Interpreter, Memory, ProcessMemory, Runtime};
 use profile::{Builder, LocationId, Mapping};
 use sys::record::{Regs, Sample, UserStack};
 use sys::{os, procfs};
@@ -29,8 +29,10 @@ const STUBS: &str = "[hotspot]";
 const BYTECODE: usize = 13;
 
 /// A process.
-struct InHotSpot {
+struct ManagedProcess {
     runtime: Arc<dyn Runtime>,
+    /// See [`Runtime::compiled_code`].
+    compiled: Option<CompiledCode>,
     memory: Mutex<BudgetedMemory>,
 }
 
@@ -40,7 +42,7 @@ pub struct ManagedProcesses {
     /// The time of the sample whose stack is made.
     sample: AtomicU64,
     /// The lock is not held while memory is read.
-    processes: Mutex<FxHashMap<i32, Arc<InHotSpot>>>,
+    processes: Mutex<FxHashMap<i32, Arc<ManagedProcess>>>,
     /// The number of them.
     count: AtomicUsize,
 }
@@ -52,8 +54,23 @@ impl ManagedProcesses {
             hotspot.read_heaps(os::monotonic_nanos(), &ProcessMemory::new(pid, BUDGET));
         }
         let memory = Mutex::new(BudgetedMemory::new(pid, BUDGET));
+        let compiled = runtime.compiled_code();
+        if compiled.is_some() || runtime.hotspot().is_some() {
+            self.insert_process(pid, Arc::new(ManagedProcess { runtime, compiled, memory }));
+        }
+    }
+
+    /// Adds a process that was just forked. HotSpot does not fork.
+    pub fn insert_child(&self, pid: i32, parent: i32) {
+        let process = self.lock().get(&parent).cloned();
+        if let Some(process) = process.filter(|process| process.compiled.is_some()) {
+            self.insert_process(pid, process);
+        }
+    }
+
+    fn insert_process(&self, pid: i32, process: Arc<ManagedProcess>) {
         let mut processes = self.lock();
-        processes.insert(pid, Arc::new(InHotSpot { runtime, memory }));
+        processes.insert(pid, process);
         self.count.store(processes.len(), Ordering::Relaxed);
     }
 
@@ -69,11 +86,11 @@ impl ManagedProcesses {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    fn has(&self, pid: i32) -> bool {
-        self.is_used() && self.lock().contains_key(&pid)
+    fn get(&self, pid: i32) -> Option<Arc<ManagedProcess>> {
+        if self.is_used() { self.lock().get(&pid).cloned() } else { None }
     }
 
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<i32, Arc<InHotSpot>>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<i32, Arc<ManagedProcess>>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,10 +101,7 @@ impl ManagedProcesses {
         may_read: bool,
         find: impl FnOnce(&HotSpot, Times, Option<&dyn Memory>) -> T,
     ) -> Option<T> {
-        if !self.is_used() {
-            return None;
-        }
-        let process = self.lock().get(&pid)?.clone();
+        let process = self.get(pid)?;
         let hotspot = process.runtime.hotspot()?;
         let now = os::monotonic_nanos();
         let times = Times { sample: self.sample.load(Ordering::Relaxed), now };
@@ -102,6 +116,13 @@ impl ManagedProcesses {
 
 impl ManagedCode for ManagedProcesses {
     fn shape(&self, at: ManagedAddress) -> ManagedShape {
+        let compiled = self.get(at.pid).and_then(|process| process.compiled.clone());
+        match (compiled, at.is_shared) {
+            (Some(CompiledCode::Jumped { from }), true) => return ManagedShape::Jumped { from },
+            (Some(CompiledCode::Called { from }), false) => return ManagedShape::Called { from },
+            (Some(_), _) => return ManagedShape::Foreign,
+            (None, _) => {}
+        }
         let address = Address { address: at.address, is_return: at.kind.is_return() };
         let shape = self.with(at.pid, at.may_read, |hotspot, times, memory| {
             hotspot.shape(address, times, memory)
@@ -151,9 +172,14 @@ impl Interpreters {
         self.managed.clone()
     }
 
-    /// True if a process is managed.
+    /// True if the user's functions of a process are native frames.
     pub fn is_managed(&self, pid: i32) -> bool {
-        self.managed.has(pid)
+        self.managed.get(pid).is_some_and(|process| process.compiled.is_none())
+    }
+
+    /// True if run-time code of a process is described to the unwinder.
+    pub fn describes_code(&self, pid: i32) -> bool {
+        self.managed.get(pid).is_some()
     }
 
     /// True if the user's functions of an interpreter are read here.

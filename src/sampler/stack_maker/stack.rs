@@ -205,9 +205,9 @@ impl StackMaker {
             }
         };
         if !self.is_frugal {
-            let was_managed = self.interpreters.is_managed(sample.pid);
+            let was_described = self.interpreters.describes_code(sample.pid);
             self.look_at_interpreter(sample, frames);
-            if !was_managed && self.interpreters.is_managed(sample.pid) {
+            if !was_described && self.interpreters.describes_code(sample.pid) {
                 // Its frames lead on now.
                 self.forget_trail();
                 let again = self.unwind(sample, in_kernel, chain, frames, Known::Anything);

@@ -70,7 +70,7 @@ impl StackMaker {
             return true;
         }
         self.fill_native(frames, end, &mut buffers.native);
-        self.interpreters.prepare(sample, &buffers.native)
+        self.interpreters.prepare(sample, frames, &mut buffers.native)
     }
 
     /// Looks at the interpreter to which a stack leads, if it is not known.
@@ -111,7 +111,8 @@ impl StackMaker {
         self.fill_native(frames, end, &mut buffers.native);
         let MergeBuffers { native, user, .. } = buffers;
         let (origin, builder) = (self.now.origin, &mut self.builder);
-        let Some(found) = self.interpreters.user_stack(sample, origin, native, builder, user)
+        let Some(found) =
+            self.interpreters.user_stack(sample, origin, frames, native, builder, user)
         else {
             return Merged::Native;
         };
@@ -133,7 +134,8 @@ impl StackMaker {
             next = pointers.next();
             let last = if native.is_complete { Some(u64::MAX) } else { from };
             let stack = from.map_or(0..0, |from| from..next.or(last).unwrap_or(from));
-            native.frames.push(NativeFrame { address: frame.address.0, stack });
+            let is_run_time = is_memory(frame);
+            native.frames.push(NativeFrame { address: frame.address.0, stack, is_run_time });
         }
     }
 
@@ -156,7 +158,7 @@ impl StackMaker {
             match *place {
                 Place::Evaluation(frame) if is_compiled(&places[..at], &frames[frame]) => {}
                 Place::Evaluation(frame)
-                    if is_user(places[..at].last())
+                    if is_user(last_but_compiled(&places[..at], frames))
                         && let Some(start) = self.evaluation(&frames[frame]) =>
                 {
                     callers.push(start);
@@ -233,8 +235,18 @@ fn walked_registers(unwinder: &Unwinder) -> impl Iterator<Item = Regs> + '_ {
 /// True if a native frame is that of code which the interpreter made of the user's function before it:
 /// one frame, of which the native one has no name.
 fn is_compiled(before: &[Place], frame: &Frame) -> bool {
-    let is_memory = matches!(frame.place, unwind::Place::Memory { .. });
-    is_memory && is_user(before.last())
+    is_memory(frame) && is_user(before.last())
+}
+
+/// The last place before others of compiled code.
+fn last_but_compiled<'p>(places: &'p [Place], frames: &[Frame]) -> Option<&'p Place> {
+    let is_compiled =
+        |place: &&Place| matches!(place, Place::Evaluation(frame) if is_memory(&frames[*frame]));
+    places.iter().rev().find(|place| !is_compiled(place))
+}
+
+fn is_memory(frame: &Frame) -> bool {
+    matches!(frame.place, unwind::Place::Memory { .. })
 }
 
 fn is_user(place: Option<&Place>) -> bool {

@@ -32,7 +32,7 @@ pub use offsets::Offsets;
 
 use crate::merge::{Merge, NativeStack};
 use crate::walk::{Next, Start, WalkDescriptor};
-use crate::{ChainEnd, CodeKey, Copied, Memory, Name, Runtime, UserFrame};
+use crate::{ChainEnd, CodeKey, CompiledCode, Copied, Memory, Name, Runtime, UserFrame};
 
 /// Most frames of a walk, unless [`Php::set_most`] is called.
 const MOST: u32 = 1024;
@@ -107,6 +107,13 @@ impl Runtime for Php {
 
     fn evaluation(&self) -> &[Range<u64>] {
         &self.symbols.evaluation
+    }
+
+    /// `zend_jit_x86.dasc`: of the build with GCC, functions are entered by a jump, and keep the
+    /// stack pointer of `execute_ex`, which is on its stack.
+    fn compiled_code(&self) -> Option<CompiledCode> {
+        let main = self.symbols.evaluation.first().filter(|_| self.symbols.has_registers)?;
+        Some(CompiledCode::Jumped { from: main.start + (main.end - main.start) / 2 })
     }
 
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name {

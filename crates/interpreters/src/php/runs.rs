@@ -64,7 +64,9 @@ pub(super) fn merge(
     let mut whole: Vec<Run> = split.own.iter().map(|own| run(&own.frames)).collect();
     whole.extend(Some(&split.beyond).filter(|frames| !frames.is_empty()).map(run));
     let has_more = !matches!(chain.end, ChainEnd::Complete | ChainEnd::Nothing);
-    lay_out(native, &Runs { whole, open: split.open, has_more }, &evaluations, owners)
+    let runs =
+        Runs { whole, open: split.open, has_more, compiled_by: Some(php.symbols.image.clone()) };
+    lay_out(native, &runs, &evaluations, owners)
 }
 
 /// Splits a chain at the frames that evaluations began with, and at the root of a fiber.

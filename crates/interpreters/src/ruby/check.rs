@@ -125,7 +125,7 @@ fn check_stack(ruby: &Ruby, copy: &WalkCopy, memory: &dyn Memory) -> Result<(), 
 
 fn decoded(ruby: &Ruby, copies: &[WalkCopy]) -> Result<Vec<UserFrame>, Refusal> {
     let mut user = Vec::new();
-    match frames::decode(ruby, copies, &mut user).end {
+    match frames::decode(ruby, copies, None, &mut user).end {
         ChainEnd::Complete | ChainEnd::TooMany => {}
         ChainEnd::Nothing => return Err(Refusal::NotRunning),
         ChainEnd::Fault | ChainEnd::Damaged => {

@@ -4,7 +4,9 @@ use std::cell::LazyCell;
 use std::ops::Range;
 
 use super::Ruby;
+use super::compiled::{is_entering, key};
 use super::objects::{ImemoKind, imemo_kind};
+use crate::merge::CodeBefore;
 use crate::walk::{Frame, Status, WalkCopy};
 use crate::{ChainEnd, CodeKey, UserFrame};
 
@@ -65,8 +67,14 @@ enum Kind {
     Other,
 }
 
-/// Decodes the frames of a sample and adds them to `out`; none if they are damaged.
-pub(super) fn decode(ruby: &Ruby, copies: &[WalkCopy], out: &mut Vec<UserFrame>) -> Chain {
+/// Decodes the frames of a sample and adds them to `out`; none if they are damaged. `compiled` is the
+/// code that executes the innermost one.
+pub(super) fn decode(
+    ruby: &Ruby,
+    copies: &[WalkCopy],
+    compiled: Option<&CodeBefore>,
+    out: &mut Vec<UserFrame>,
+) -> Chain {
     let (Some(copy), Some(walk)) = (copies.first(), ruby.walks.first()) else {
         return Chain::without_parts(ChainEnd::Nothing);
     };
@@ -78,10 +86,13 @@ pub(super) fn decode(ruby: &Ruby, copies: &[WalkCopy], out: &mut Vec<UserFrame>)
         Status::Fault => ChainEnd::Fault,
         Status::Nothing => ChainEnd::Nothing,
     };
-    let frames: Vec<Frame> = copy.frames(walk).collect();
+    let is_entering = compiled.is_some_and(|code| is_entering(code, &ruby.offsets));
+    let frames: Vec<Frame> = copy.frames(walk).skip(usize::from(is_entering)).collect();
     let start = out.len();
     let is_open = end != ChainEnd::Complete;
-    match parts(ruby, &frames, out).filter(|(_, has_root)| *has_root || is_open) {
+    match parts(ruby, &frames, compiled.filter(|_| !is_entering), out)
+        .filter(|(_, has_root)| *has_root || is_open)
+    {
         Some((chain, _)) => Chain { end, ..chain },
         None => {
             out.truncate(start);
@@ -92,7 +103,12 @@ pub(super) fn decode(ruby: &Ruby, copies: &[WalkCopy], out: &mut Vec<UserFrame>)
 }
 
 /// The chain of all frames, and whether its last one is a root. `None`: they are no frames.
-fn parts(ruby: &Ruby, frames: &[Frame], out: &mut Vec<UserFrame>) -> Option<(Chain, bool)> {
+fn parts(
+    ruby: &Ruby,
+    frames: &[Frame],
+    compiled: Option<&CodeBefore>,
+    out: &mut Vec<UserFrame>,
+) -> Option<(Chain, bool)> {
     let methods = methods(ruby, frames);
     let start = out.len();
     let mut chain = Chain::without_parts(ChainEnd::Complete);
@@ -100,11 +116,12 @@ fn parts(ruby: &Ruby, frames: &[Frame], out: &mut Vec<UserFrame>) -> Option<(Cha
     let mut has_root = false;
     for (number, frame) in frames.iter().enumerate() {
         // Nothing is outside of a root.
-        let kind = if has_root { None } else { kind(ruby, frame) }?;
+        let compiled = compiled.filter(|_| number == 0);
+        let kind = if has_root { None } else { kind(ruby, frame, compiled.is_some()) }?;
         part.all += 1;
         let is_user = match kind {
             Kind::Ruby => {
-                out.push(ruby_frame(ruby, frame, methods[number]));
+                out.push(ruby_frame(ruby, frame, methods[number], compiled));
                 true
             }
             Kind::CFunction => {
@@ -137,8 +154,8 @@ fn parts(ruby: &Ruby, frames: &[Frame], out: &mut Vec<UserFrame>) -> Option<(Cha
     Some((chain, has_root))
 }
 
-/// `None` if it is no frame.
-fn kind(ruby: &Ruby, frame: &Frame) -> Option<Kind> {
+/// `None` if it is no frame. Of compiled code, the position is not known.
+fn kind(ruby: &Ruby, frame: &Frame, is_compiled: bool) -> Option<Kind> {
     let layout = &ruby.layout;
     let flags = frame.word(layout.flags);
     let (position, code) = (frame.word(layout.position), frame.word(layout.code));
@@ -149,8 +166,9 @@ fn kind(ruby: &Ruby, frame: &Frame) -> Option<Kind> {
         KIND_C_FUNCTION => (code == 0).then_some(Kind::CFunction),
         KIND_C_BLOCK => Some(Kind::CBlock),
         KIND_DUMMY => Some(Kind::Root),
-        _ if code == 0 || position == 0 => Some(Kind::Other),
+        _ if code == 0 || position == 0 && !is_compiled => Some(Kind::Other),
         _ => {
+            let position = if is_compiled { code } else { position };
             let words = [code, position, frame.word(layout.body)];
             let are_pointers = words.iter().all(|word| word.is_multiple_of(8) && *word > 4096);
             are_pointers.then_some(Kind::Ruby)
@@ -223,13 +241,19 @@ pub(super) fn mix(words: &[u64]) -> u64 {
 
 /// The identity of Ruby code: its body, the method entry, the class and definition of this, and the
 /// words with the names of the body. Memory of code that was freed is often used for similar code.
-fn ruby_frame(ruby: &Ruby, frame: &Frame, method: Method) -> UserFrame {
+fn ruby_frame(
+    ruby: &Ruby,
+    frame: &Frame,
+    method: Method,
+    compiled: Option<&CodeBefore>,
+) -> UserFrame {
     let layout = &ruby.layout;
     let names = [0, 1, 2, 3].map(|n| frame.word(layout.names + 8 * n));
     let method_words = mix(&[method.class, method.definition]);
     let identity = [frame.word(layout.body), method.entry, method_words, mix(&names)];
-    let position = frame.word(layout.position) as u32;
-    let code = CodeKey { object: frame.word(layout.code), identity, position };
+    let instruction = frame.word(layout.position);
+    let code = CodeKey { object: frame.word(layout.code), identity, position: instruction as u32 };
+    let code = compiled.map_or(code, |compiled| key(compiled, code, instruction, &ruby.offsets));
     UserFrame { address: frame.address, code, is_entry: false }
 }
 

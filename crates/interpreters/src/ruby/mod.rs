@@ -12,6 +12,7 @@
 //! earlier call there.
 
 mod check;
+mod compiled;
 mod detect;
 mod frames;
 mod names;
@@ -35,7 +36,7 @@ pub use offsets::{ClassNames, Offsets, SymbolOffsets};
 
 use crate::merge::{Merge, NativeStack};
 use crate::walk::{Block, Next, Start, WalkDescriptor};
-use crate::{ChainEnd, CodeKey, Copied, Memory, Name, Refusal, Runtime, UserFrame};
+use crate::{ChainEnd, CodeKey, CompiledCode, Copied, Memory, Name, Refusal, Runtime, UserFrame};
 
 /// Most frames of a walk, unless [`Ruby::set_most`] is called.
 const MOST: u32 = 1024;
@@ -136,7 +137,7 @@ impl Runtime for Ruby {
     }
 
     fn frames(&self, copied: Copied<'_>, out: &mut Vec<UserFrame>) -> ChainEnd {
-        frames::decode(self, copied.walks, out).end
+        frames::decode(self, copied.walks, None, out).end
     }
 
     fn merge(
@@ -150,6 +151,12 @@ impl Runtime for Ruby {
 
     fn evaluation(&self) -> &[Range<u64>] {
         &self.symbols.evaluation
+    }
+
+    /// YJIT's code pushes the registers that it uses (`yjit_entry_prologue`), and is called by the
+    /// interpreter's functions.
+    fn compiled_code(&self) -> Option<CompiledCode> {
+        Some(CompiledCode::Called { from: self.symbols.image.clone() })
     }
 
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name {

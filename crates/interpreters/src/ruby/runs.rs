@@ -18,6 +18,7 @@
 //! function; so only the outermost is shown where there is such code.
 
 use super::Ruby;
+use super::compiled;
 use super::frames::{Chain, Part, decode};
 use crate::merge::{Merge, NativeStack, Place, Run, Runs, merge as merge_runs};
 use crate::walk::{Status, WalkCopy};
@@ -29,7 +30,7 @@ pub(super) fn merge(
     native: &NativeStack,
     frames: &mut Vec<UserFrame>,
 ) -> Merge {
-    let chain = decode(ruby, copies, frames);
+    let chain = decode(ruby, copies, compiled::innermost(ruby, native), frames);
     let tags = tags(ruby, copies);
     let is_same = copies.len() == 2 && copies[0].object == copies[1].object;
     let parts = match chain.end {
@@ -43,7 +44,11 @@ pub(super) fn merge(
     };
     let whole =
         parts.iter().map(|(part, tag)| Run { frames: part.frames.clone(), anchor: Some(*tag) });
-    let runs = Runs { whole: whole.collect(), ..Runs::default() };
+    let runs = Runs {
+        whole: whole.collect(),
+        compiled_by: Some(ruby.symbols.image.clone()),
+        ..Runs::default()
+    };
     let merged = merge_runs(native, &runs, |frame| evaluates(ruby, &tags, native, frame));
     let Merge::Stack { mut places, unmatched } = merged else { return Merge::Mismatch };
     add_outer_functions(ruby, &chain, native, &mut places);
@@ -55,7 +60,7 @@ pub(super) fn merge(
 
 /// True if frames and evaluations of a thread that does not run fit.
 pub(super) fn is_consistent(ruby: &Ruby, copies: &[WalkCopy]) -> bool {
-    let chain = decode(ruby, copies, &mut Vec::new());
+    let chain = decode(ruby, copies, None, &mut Vec::new());
     let tags = tags(ruby, copies);
     chain.end != ChainEnd::Complete
         || !tags.is_complete

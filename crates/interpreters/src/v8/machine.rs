@@ -258,9 +258,9 @@ mod tests {
             CodeKey { object: 1, identity: [0, 0, 0, word], position }
         };
         let frame = |address, code| UserFrame { address, code, is_entry: true };
-        let native = |address, stack| NativeFrame { address, stack };
+        let native = |address, stack| NativeFrame { address, stack, is_run_time: false };
         let frames = vec![native(0x7f00_1000, 100..108), native(0x7f00_2000, 108..200)];
-        let native = NativeStack { frames, is_complete: true };
+        let native = NativeStack { frames, is_complete: true, code: None };
         let located = |address, is_innermost| {
             let mut frames = [frame(address, place(0x7f00_1000, is_innermost))];
             locate(&mut frames, &native);

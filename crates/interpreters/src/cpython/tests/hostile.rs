@@ -104,8 +104,9 @@ proptest! {
                 let frame = |i: u64| NativeFrame {
                     address: cpython.symbols.evaluation[0].start + 500,
                     stack: pointer - 4096 * (40 - i)..pointer - 4096 * (39 - i),
+                    is_run_time: i % 5 == 1,
                 };
-                let native = NativeStack { frames: (0..40_u64).map(frame).collect(), is_complete: true };
+                let native = NativeStack { frames: (0..40_u64).map(frame).collect(), is_complete: true, code: None };
                 let _ = cpython.merge(copied(&copies), &native, &mut Vec::new());
             }
         }

@@ -104,8 +104,9 @@ proptest! {
             let frame = |i: u64| NativeFrame {
                 address: php.symbols.evaluation[0].start + 500 * (i % 3),
                 stack: start + 64 * i..start + 64 * (i + 1),
+                is_run_time: i % 5 == 1,
             };
-            let native = NativeStack { frames: (0..40).map(frame).collect(), is_complete };
+            let native = NativeStack { frames: (0..40).map(frame).collect(), is_complete, code: None };
             let _ = php.merge(copied, &native, &mut Vec::new());
         }
         prop_assert!(counted.calls.get() < 3 * 1024 + 20 * 20);

@@ -10,14 +10,14 @@ fn native(image: &Image) -> (NativeStack, Vec<&'static str>) {
     for line in lines {
         let [address, size, name] = line.split(' ').collect::<Vec<_>>()[..] else { panic!() };
         let end = start + size.parse::<u64>().unwrap();
-        frames.push(NativeFrame { address: hex(address), stack: start..end });
+        frames.push(NativeFrame { address: hex(address), stack: start..end, is_run_time: false });
         names.push(name);
         start = end;
         if name == "make_fcontext" {
             break;
         }
     }
-    (NativeStack { frames, is_complete: true }, names)
+    (NativeStack { frames, is_complete: true, code: None }, names)
 }
 
 /// Merged places, as texts: the user's functions, and native ones that have a name.

@@ -22,7 +22,7 @@ fn a_cycle_of_tags_ends_at_the_limit() {
     let copies = copies(&ruby, pointer, &counted);
     assert_eq!(copies[1].status, crate::walk::Status::TooMany);
     assert!(counted.calls.get() < 2 * 1024 + 200);
-    let native = NativeStack { frames: Vec::new(), is_complete: true };
+    let native = NativeStack { frames: Vec::new(), is_complete: true, code: None };
     assert_eq!(
         ruby.merge(copied(&copies), &native, &mut Vec::new()),
         crate::merge::Merge::Mismatch
@@ -144,8 +144,9 @@ proptest! {
                 let frame = |i: u64| NativeFrame {
                     address: ruby.symbols.evaluation[0].start + 500,
                     stack: pointer - 4096 * (40 - i)..pointer - 4096 * (39 - i),
+                    is_run_time: i % 5 == 1,
                 };
-                let native = NativeStack { frames: (0..40_u64).map(frame).collect(), is_complete: true };
+                let native = NativeStack { frames: (0..40_u64).map(frame).collect(), is_complete: true, code: None };
                 let _ = ruby.merge(copied(&copies), &native, &mut Vec::new());
             }
         }

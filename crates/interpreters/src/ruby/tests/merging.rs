@@ -13,11 +13,11 @@ fn native(pointer: u64) -> (NativeStack, Vec<&'static str>) {
     for line in lines.take_while(|line| !line.starts_with("thread ")) {
         let [address, size, name] = line.split(' ').collect::<Vec<_>>()[..] else { panic!() };
         let end = start + size.parse::<u64>().unwrap();
-        frames.push(NativeFrame { address: hex(address), stack: start..end });
+        frames.push(NativeFrame { address: hex(address), stack: start..end, is_run_time: false });
         names.push(name);
         start = end;
     }
-    (NativeStack { frames, is_complete: true }, names)
+    (NativeStack { frames, is_complete: true, code: None }, names)
 }
 
 /// A thread of the image.

@@ -108,8 +108,9 @@ proptest! {
             let frame = |i: u64| NativeFrame {
                 address: 4096 * i,
                 stack: first.wrapping_add(300 * i)..first.wrapping_add(300 * (i + 1)),
+                is_run_time: i % 5 == 1,
             };
-            let native = NativeStack { frames: (0..40).map(frame).collect(), is_complete: true };
+            let native = NativeStack { frames: (0..40).map(frame).collect(), is_complete: true, code: None };
             let _ = v8.merge(copied(&copies), &native, &mut Vec::new());
         }
         prop_assert!(counted.calls.get() < 3 * (4 * 1024 + 20 * 4000));

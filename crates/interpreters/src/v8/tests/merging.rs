@@ -17,9 +17,13 @@ fn native(v8: &V8, copies: &[WalkCopy]) -> NativeStack {
     }
     ends.push(ends[ends.len() - 1] + 100);
     let starts = [first - 256].into_iter().chain(ends.iter().copied());
-    let frame = |(start, end): (u64, &u64)| NativeFrame { address: 0x40_0000, stack: start..*end };
+    let frame = |(start, end): (u64, &u64)| NativeFrame {
+        address: 0x40_0000,
+        stack: start..*end,
+        is_run_time: false,
+    };
     let frames = starts.zip(&ends).map(frame).collect();
-    NativeStack { frames, is_complete: true }
+    NativeStack { frames, is_complete: true, code: None }
 }
 
 #[test]
