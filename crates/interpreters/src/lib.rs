@@ -127,6 +127,9 @@ pub struct CodeKey {
     /// Words of it that were read at the sample, or mixes of them; those that the interpreter does not
     /// need are 0. Another object at the same address has others.
     pub identity: [u64; 4],
+    /// A word of the frame that distinguishes code which was at the same address with the same words at
+    /// different times; 0: there is none.
+    pub context: u64,
     /// Position of the instruction that was executing, as [`Lines`] of the code have it: in bytes from
     /// the first one, [`CodeKey::NOT_BEGUN`] before it; in Ruby, the low half of its address.
     pub position: u32,

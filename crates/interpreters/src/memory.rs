@@ -21,6 +21,11 @@ pub trait Memory {
     ///
     /// Not all of them can be read. The buffer may have been changed.
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), ReadError>;
+
+    /// True if it is a copy of a part, in which the ends of large objects are missing.
+    fn is_copy(&self) -> bool {
+        false
+    }
 }
 
 /// The reason why memory could not be read.

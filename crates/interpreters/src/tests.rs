@@ -1,3 +1,4 @@
 //! What tests of several interpreters share.
 
+pub mod copied;
 pub mod running;

@@ -10,7 +10,7 @@
 //! until `most` frames are copied, else TooMany:
 //!     copy [p + lo, p + lo + size) of the block
 //!     for each block behind it: a = its word in what was copied of the frame so far;
-//!                               copy [a + lo, a + lo + size), or zeros if a is 0 or that cannot be read
+//!                               copy [a + lo, a + lo + size), or zeros if a is no address or that cannot be read
 //!     p = the word of the block at `next`, in frames with a mark at another place, or p + stride;
 //!         0, or the end of an array: Complete
 //! another read that fails, or too many behind pointers: Fault, with the frames before it
@@ -18,8 +18,13 @@
 //!
 //! [`Memory`]: crate::Memory
 
+mod code;
 mod model;
 
+pub use code::{
+    CODE_BLOCK_HEAD, CODE_BLOCKS, CODE_SIZE, CODE_WORDS, CodeBlock, CodeDescriptor, CodePointer,
+    CopiedCode, PAGE, POINTER_BLOCK, code_block_at,
+};
 pub use model::{Thread, run};
 
 /// Most starts of a walk.
@@ -34,6 +39,8 @@ pub const MAX_BEHIND: usize = 4;
 pub const MAX_BEHIND_SIZE: usize = 168;
 /// Most blocks behind pointers of a walk that cannot be read: each takes longer than a frame.
 pub const MAX_UNREADABLE: u32 = 64;
+/// Addresses from here on are not of a process: what is behind them is zeros.
+pub const END_OF_ADDRESSES: u64 = 1 << 47;
 /// Most objects of a list among which that of the thread is searched.
 pub const MAX_LIST: u32 = 1024;
 
@@ -153,6 +160,8 @@ pub struct WalkDescriptor {
     pub next: Next,
     /// Most frames.
     pub most: u32,
+    /// What is copied of the code of a frame that is new.
+    pub code: Option<CodeDescriptor>,
 }
 
 impl WalkDescriptor {
@@ -192,6 +201,7 @@ impl WalkDescriptor {
                 Next::Marked { at, mark, marked, .. } => [at, mark, marked].into_iter().all(word),
                 Next::Array { stride, .. } => stride != 0,
             }
+            && self.code.as_ref().is_none_or(|code| code.is_valid(self.frame_size()))
     }
 }
 

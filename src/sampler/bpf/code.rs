@@ -99,6 +99,8 @@ const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 /// `BPF_PSEUDO_MAP_FD`.
 const MAP_FD: u8 = 1;
+/// `BPF_PSEUDO_MAP_VALUE`.
+const MAP_VALUE: u8 = 2;
 /// `BPF_PSEUDO_KFUNC_CALL`.
 const KERNEL_FUNCTION: u8 = 2;
 
@@ -178,6 +180,12 @@ impl BpfCode {
     /// `dst = map`, for [`BpfCode::call`].
     pub fn map(&mut self, dst: Reg, map: i32) {
         self.push(LOAD_64, dst, MAP_FD, 0, map);
+        self.instructions.push(0);
+    }
+
+    /// `dst` = the address of the only value of a map ([`MapKind::Mapped`](super::syscall::MapKind)).
+    pub fn map_value(&mut self, dst: Reg, map: i32) {
+        self.push(LOAD_64, dst, MAP_VALUE, 0, map);
         self.instructions.push(0);
     }
 

@@ -83,6 +83,7 @@ struct WalkWords {
     sp: i16,
     thread_pointer: i16,
     frames: i16,
+    spare: i16,
 }
 
 /// The offset of the nth word below `offset` on a program's stack.
@@ -100,6 +101,7 @@ impl WalkWords {
             sp: word(4),
             thread_pointer: word(5),
             frames: word(6),
+            spare: word(7),
         }
     }
 }
@@ -194,7 +196,7 @@ impl StackParts {
     /// kernel, so its registers in user mode are saved. Preserves `R6`, the CPU's value of the control
     /// map, in which frames count.
     fn walk(&self, c: &mut BpfCode, walks: &PartWalks, words: WalkWords, time: i16) {
-        let WalkWords { control, tid, ip, sp, thread_pointer, frames } = words;
+        let WalkWords { control, tid, ip, sp, thread_pointer, frames, spare } = words;
         c.store(AccessSize::Long, R10, control, R6);
         c.store_value(AccessSize::Long, R10, frames, 0);
         c.call(Helper::CurrentTask);
@@ -208,7 +210,7 @@ impl StackParts {
             c.load(AccessSize::Long, R1, R0, field);
             c.store(AccessSize::Long, R10, at, R1);
         }
-        let sample = SampleWords { time, tid, ip, sp, thread_pointer, frames: Some(frames) };
+        let sample = SampleWords { time, tid, ip, sp, thread_pointer, spare, frames: Some(frames) };
         walks.maps.program_with(&walks.memory).run(c, sample);
         c.load(AccessSize::Long, R6, R10, control);
         c.load(AccessSize::Long, R2, R10, frames);

@@ -12,6 +12,7 @@
 
 mod encoded;
 mod forks;
+mod new_code;
 pub(super) mod program;
 mod ring;
 
@@ -29,9 +30,10 @@ use super::syscall::{EntrySize, Map, MapKind};
 use crate::sampler::arch;
 use encoded::{WALKS_SIZE, encode};
 use forks::WalkForks;
+use new_code::SLOTS_SIZE;
 use program::{MEMORY_SIZE, WalkProgram};
 use ring::WalkRecord;
-pub use ring::{read_copies, walked};
+pub use ring::{read_code, read_copies, walked};
 use sys::procfs;
 use sys::record::{Sample, UserStack};
 
@@ -107,6 +109,8 @@ pub struct WalkMaps {
     processes: Map,
     /// The CPUs' memory of programs at perf events.
     memory: CpuMemory,
+    /// Hashes of code that was copied.
+    slots: Map,
     lost: Map,
     ring: Map,
     ring_size: usize,
@@ -132,6 +136,7 @@ impl WalkMaps {
         Ok(WalkMaps {
             processes: Map::new(MapKind::Hash, EntrySize::by_number(WALKS_SIZE), MAX_PROCESSES)?,
             memory: CpuMemory::new()?,
+            slots: Map::new(MapKind::Mapped, EntrySize::by_number(SLOTS_SIZE), 1)?,
             lost: Map::new(MapKind::PerCpuArray, EntrySize::by_number(8), 1)?,
             ring: Map::new(MapKind::Ring, EntrySize { key: 0, value: 0 }, ring_size as u32)?,
             ring_size,
@@ -192,6 +197,7 @@ impl WalkMaps {
         WalkProgram {
             processes: &self.processes,
             memory: &memory.0,
+            slots: &self.slots,
             lost: &self.lost,
             ring: &self.ring,
             ring_size: self.ring_size as u32,
@@ -265,9 +271,9 @@ impl Walks {
         &self.last
     }
 
-    /// Takes all copies whose interrupts are over, by time and thread.
+    /// Takes all copies whose interrupts are over, by time and thread, and copies of new code.
     #[cfg(test)]
-    pub fn take(&mut self, mut each: impl FnMut(Walked)) {
+    pub fn take(&mut self, mut each: impl FnMut(Walked), mut code: impl FnMut(ring::NewCode<'_>)) {
         /// Nanoseconds after which a program that has begun has ended.
         const OVER: u64 = 2_000_000;
         let until = sys::os::monotonic_nanos() - OVER;
@@ -276,7 +282,9 @@ impl Walks {
         for records in self.undelivered.all().chunk_by(is_same_sample) {
             if records[0].time < until {
                 let bytes = records.iter().map(|r| self.ring.bytes(r.at, r.length));
-                walked(&bytes.collect::<Vec<_>>().concat()).for_each(&mut each);
+                let bytes = bytes.collect::<Vec<_>>().concat();
+                walked(&bytes).for_each(&mut each);
+                read_code(&bytes, 0).for_each(&mut code);
             }
         }
         self.release(until + LAG);

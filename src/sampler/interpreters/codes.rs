@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 use super::budgeted::BudgetedMemory;
+use super::copied_codes::CopiedCodes;
 use interpreters::{Budget, Code, CodeKey, Executed, Name, ReadError, Runtime, UserFrame};
 use profile::{Builder, Language, LocationId, Mapping, MappingId, SourceFunction};
 
@@ -38,16 +39,28 @@ impl Functions {
     }
 }
 
+/// Where names of code are read.
+#[derive(Clone, Copy)]
+pub struct NameSource<'a> {
+    /// The process.
+    pub pid: i32,
+    /// Its interpreter.
+    pub runtime: &'a dyn Runtime,
+    /// What was copied at samples, for code that is gone.
+    pub copied: &'a CopiedCodes,
+}
+
 /// A code object, without the position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct CodeObject {
     address: u64,
     identity: [u64; 4],
+    context: u64,
 }
 
 impl From<&CodeKey> for CodeObject {
     fn from(key: &CodeKey) -> CodeObject {
-        CodeObject { address: key.object, identity: key.identity }
+        CodeObject { address: key.object, identity: key.identity, context: key.context }
     }
 }
 
@@ -156,7 +169,7 @@ impl Codes {
     pub fn location(
         &mut self,
         code: &CodeKey,
-        runtime: &dyn Runtime,
+        source: NameSource<'_>,
         functions: Functions,
         builder: &mut Builder,
         time: u64,
@@ -170,16 +183,16 @@ impl Codes {
         if let Some(id) = self.unnamed.get(code) {
             return *id;
         }
-        let (keys, mut is_final) = match runtime.executed(code, self.memory.memory()) {
+        let (keys, mut is_final) = match source.runtime.executed(code, self.memory.memory()) {
             Executed::Itself => (vec![*code], true),
             Executed::Frames(keys) => (keys, true),
             Executed::Momentary(keys) => (keys, false),
             Executed::Unreadable(own) => (vec![own], false),
         };
-        let mut found = self.objects(&keys, runtime);
+        let mut found = self.objects(&keys, source);
         if let (Err(_), [_, .., own]) = (&found, &keys[..]) {
             // Without what is inlined, its position is not known.
-            found = self.objects(&[CodeKey { position: CodeKey::UNKNOWN, ..*own }], runtime);
+            found = self.objects(&[CodeKey { position: CodeKey::UNKNOWN, ..*own }], source);
             is_final = false;
         }
         let id = match &found {
@@ -204,11 +217,11 @@ impl Codes {
     fn objects(
         &mut self,
         keys: &[CodeKey],
-        runtime: &dyn Runtime,
+        source: NameSource<'_>,
     ) -> Result<Vec<(CodeKey, Arc<Code>)>, &'static str> {
         let mut found = Vec::new();
         for key in keys {
-            let code = self.object(key, runtime)?;
+            let code = self.object(key, source)?;
             self.keep(CodeObject::from(key), code.clone());
             found.push((*key, code));
         }
@@ -226,19 +239,36 @@ impl Codes {
     }
 
     /// A code object, or why its name is not known.
-    fn object(&self, code: &CodeKey, runtime: &dyn Runtime) -> Result<Arc<Code>, &'static str> {
-        let object = CodeObject::from(code);
+    fn object(&self, key: &CodeKey, source: NameSource<'_>) -> Result<Arc<Code>, &'static str> {
+        let NameSource { pid, runtime, copied } = source;
+        let object = CodeObject::from(key);
         let known = self.own.objects.get(&object);
         if let Some(found) = known.or_else(|| self.shared.objects.get(&object)) {
             return Ok(found.clone());
         }
-        match runtime.name(code, self.memory.memory()) {
-            Name::Found(code) => Ok(Arc::new(code)),
-            Name::Gone => Err(GONE),
-            Name::Unreadable(ReadError::Ended) => Err(ENDED),
-            Name::Unreadable(_) => Err(UNREADABLE),
+        // At the sample, it was this code. What is in memory by now may have the same words.
+        let copied = copied.get(pid, key).and_then(|copy| match runtime.name(key, copy) {
+            Name::Found(code) => Some(code),
+            _ => None,
+        });
+        if let Some(code) = copied.as_ref().filter(|code| !code.lines.is_empty()) {
+            return Ok(Arc::new(code.clone()));
         }
+        let why = match runtime.name(key, self.memory.memory()) {
+            Name::Found(code) if copied.as_ref().is_none_or(|copy| is_same(copy, &code)) => {
+                return Ok(Arc::new(code));
+            }
+            Name::Found(_) | Name::Gone => GONE,
+            Name::Unreadable(ReadError::Ended) => ENDED,
+            Name::Unreadable(_) => UNREADABLE,
+        };
+        copied.map(Arc::new).ok_or(why)
     }
+}
+
+/// True for code with the same names.
+fn is_same(a: &Code, b: &Code) -> bool {
+    (&a.function, &a.file, a.first_line) == (&b.function, &b.file, b.first_line)
 }
 
 fn source_function(code: &Code) -> SourceFunction<'_> {

@@ -1,10 +1,10 @@
 //! The user's frames of samples, from what was copied to their places among native ones.
 
-use super::codes::{Functions, add_mapping};
+use super::codes::{Functions, NameSource, add_mapping};
 use super::{InProcess, Interpreters, Origin};
-use crate::sampler::bpf::walk::read_copies;
+use crate::sampler::bpf::walk::{read_code, read_copies};
 use interpreters::merge::{Merge, NativeStack};
-use interpreters::walk::WalkCopy;
+use interpreters::walk::{CopiedCode, WalkCopy};
 use interpreters::{Copied, UserFrame};
 use profile::{Builder, LocationId};
 use sys::ThreadId;
@@ -84,6 +84,9 @@ impl Interpreters {
         frames.clear();
         locations.clear();
         let Some(InProcess::Found(found)) = self.processes.get_mut(&sample.pid) else { return };
+        for code in read_code(sample.walked, found.id) {
+            self.copied_codes.insert(sample.pid, code.context, CopiedCode::parse(code.bytes));
+        }
         let copies = read_copies(sample.walked, found.id, &mut self.copies);
         if copies.len() < found.runtime.walks().len() {
             return;
@@ -129,8 +132,9 @@ impl Interpreters {
         locations.clear();
         for (frame, known) in self.current.frames.iter().zip(&self.current.locations) {
             locations.push(known.unwrap_or_else(|| {
-                let runtime = &*found.runtime;
-                found.codes.location(&frame.code, runtime, functions, builder, sample.time)
+                let (pid, runtime, copied) = (sample.pid, &*found.runtime, &self.copied_codes);
+                let source = NameSource { pid, runtime, copied };
+                found.codes.location(&frame.code, source, functions, builder, sample.time)
             }));
         }
         Some(merge)

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustc_hash::FxHashMap;
 
 use super::budgeted::BudgetedMemory;
-use super::codes::{self, Functions};
+use super::codes::{self, Functions, NameSource};
 use super::{InProcess, Interpreters};
 use interpreters::hotspot::{Address, FrameShape, HotSpot, Registers, Shape, Times};
 use interpreters::{Budget, CompiledCode, Interpreter, Memory, ProcessMemory, Runtime};
@@ -300,9 +300,10 @@ impl Interpreters {
             for key in methods.keys.iter().rev() {
                 let functions = Functions { language, mapping };
                 let codes = &mut found.codes;
+                let (pid, runtime, copied) = (sample.pid, &*found.runtime, &self.copied_codes);
                 locations.push(codes.location(
                     key,
-                    &*found.runtime,
+                    NameSource { pid, runtime, copied },
                     functions,
                     builder,
                     sample.time,

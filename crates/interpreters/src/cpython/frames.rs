@@ -1,7 +1,9 @@
 //! From the bytes that were copied at a sample to frames.
 
 use super::{Cpython, Offsets};
-use crate::walk::{Behind, Block, Frame, Status, WalkCopy};
+use crate::walk::{
+    Behind, Block, CODE_BLOCKS, CodeBlock, CodeDescriptor, CodePointer, Frame, Status, WalkCopy,
+};
 use crate::{ChainEnd, CodeKey, UserFrame};
 
 /// Largest position in bytecode; a code object of 16 MiB has none of CPython's compiler.
@@ -23,6 +25,8 @@ pub(super) struct Layout {
     /// The caller's frame.
     pub previous: u8,
     code: u8,
+    /// The global variables: those of another module are others.
+    globals: u8,
     position: u8,
     entry: Option<u8>,
     owner: Option<u8>,
@@ -32,7 +36,7 @@ pub(super) struct Layout {
 
 impl Layout {
     pub fn new(offsets: &Offsets) -> Layout {
-        let words = [offsets.frame_previous, offsets.frame_code, offsets.frame_position];
+        let words = offsets.frame_words();
         let bytes = [offsets.frame_entry, offsets.frame_owner];
         let lo = words.iter().min().copied().unwrap_or_default();
         let ends = words.iter().map(|at| at + 8).chain(bytes.iter().flatten().map(|at| at + 1));
@@ -50,11 +54,30 @@ impl Layout {
             name_hash: Behind { pointer: word(offsets.code_name) as u8, block: hash },
             previous: place(offsets.frame_previous),
             code: place(offsets.frame_code),
+            globals: place(offsets.frame_globals),
             position: place(offsets.frame_position),
             entry: offsets.frame_entry.map(place),
             owner: offsets.frame_owner.map(place),
             words: [word(offsets.code_filename), word(name), word(offsets.code_lines), hash_at],
         }
+    }
+
+    /// What is copied of new code: the object, its name, that with classes and functions around it, the
+    /// file, and lines.
+    pub fn code_copy(&self, offsets: &Offsets) -> CodeDescriptor {
+        let members = [offsets.code_first_line, offsets.code_filename, offsets.code_lines];
+        let last = members.into_iter().max().unwrap_or_default();
+        let [file, name, lines, _] = self.words.map(|place| CodePointer::Frame(place as u8));
+        let blocks = [
+            (CodePointer::Frame(self.code), last as usize + 8),
+            (CodePointer::Frame(self.name_hash.pointer), offsets.str_hash as usize + 8),
+            (name, CODE_BLOCKS[2]),
+            (file, CODE_BLOCKS[3]),
+            (lines, CODE_BLOCKS[4]),
+        ];
+        let block = |(pointer, size)| CodeBlock { pointer, size: size as u16 };
+        let words = [self.code.into(), self.words[1] as u16, self.globals.into()];
+        CodeDescriptor { words, blocks: blocks.map(block).into() }
     }
 }
 
@@ -166,7 +189,8 @@ fn user_frame(cpython: &Cpython, frame: &Frame) -> Option<UserFrame> {
     };
     let identity = layout.words.map(|place| frame.word(place));
     let position = position(cpython, frame, object)?;
-    let code = CodeKey { object, identity, position };
+    let context = frame.word(layout.globals.into());
+    let code = CodeKey { object, identity, context, position };
     Some(UserFrame { address: frame.address, code, is_entry })
 }
 

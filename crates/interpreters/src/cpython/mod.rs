@@ -114,6 +114,7 @@ impl Cpython {
             behind: vec![self.layout.identity, self.layout.name_hash],
             next: Next::Pointer { at: self.layout.previous },
             most: MOST,
+            code: Some(self.layout.code_copy(offsets)),
         }];
         if let Some(c_frames) = offsets.c_frames {
             let members = [Some(c_frames.previous), c_frames.current];
@@ -126,6 +127,7 @@ impl Cpython {
                 behind: Vec::new(),
                 next: Next::Pointer { at: (c_frames.previous - lo) as u8 },
                 most: MOST,
+                code: None,
             });
         }
         Ok(walks)

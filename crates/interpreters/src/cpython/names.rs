@@ -178,7 +178,10 @@ fn line_table(offsets: &Offsets, object: u64, memory: &dyn Memory) -> Result<Lin
     // A larger table is not read: its code has no lines.
     let size = usize::try_from(size).ok().filter(|size| *size <= MAX_LINES).unwrap_or(0);
     let mut table = vec![0; size].into_boxed_slice();
-    memory.read(at(object, offsets.bytes_data), &mut table)?;
+    match memory.read(at(object, offsets.bytes_data), &mut table) {
+        Err(_) if memory.is_copy() => table = Box::default(),
+        read => read?,
+    }
     Ok(match offsets.minor {
         ..=9 => Lines::Pairs(table),
         10 => Lines::Ranges(table),

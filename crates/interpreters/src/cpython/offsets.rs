@@ -30,6 +30,8 @@ pub struct Offsets {
     pub frame_previous: u32,
     /// Frame: its code object.
     pub frame_code: u32,
+    /// Frame: its global variables.
+    pub frame_globals: u32,
     /// Frame: its position in the code; a number up to 3.10, later a pointer.
     pub frame_position: u32,
     /// Frame: it is the first of an evaluation (3.11).
@@ -89,7 +91,7 @@ impl Offsets {
 
     /// True if a walk can copy frames and identities with these offsets: they are near each other.
     pub(super) fn is_walkable(&self) -> bool {
-        let words = [self.frame_previous, self.frame_code, self.frame_position];
+        let words = self.frame_words();
         let bytes = [self.frame_entry, self.frame_owner];
         let lo = words.iter().min().copied().unwrap_or_default();
         let block = lo..lo + MAX_BLOCK as u32;
@@ -100,6 +102,11 @@ impl Offsets {
             && bytes.iter().flatten().all(|at| block.contains(at))
             && code.contains(&name)
             && self.identity_size() as usize <= MAX_BEHIND_SIZE
+    }
+
+    /// Offsets of the words of a frame that are copied.
+    pub(super) fn frame_words(&self) -> [u32; 4] {
+        [self.frame_previous, self.frame_code, self.frame_position, self.frame_globals]
     }
 
     /// Bytes of a code object that name it: file, name and line table, which are its identity.

@@ -77,7 +77,7 @@ impl Method {
             Some(bci) if (0..i32::from(self.code_size)).contains(&bci) => bci.cast_unsigned(),
             _ => CodeKey::UNKNOWN,
         };
-        CodeKey { object: self.address, identity: self.identity, position }
+        CodeKey { object: self.address, identity: self.identity, context: 0, position }
     }
 
     /// The position of an instruction; `None` if it is not of this method.

@@ -3,7 +3,9 @@
 use super::lines::{Current, position_of_line};
 use super::offsets::INSTRUCTION;
 use super::{Offsets, Php};
-use crate::walk::{Behind, Block, Frame, Status};
+use crate::walk::{
+    Behind, Block, CODE_BLOCKS, CodeBlock, CodeDescriptor, CodePointer, Frame, Status,
+};
 use crate::{ChainEnd, CodeKey, Copied, Runtime, UserFrame};
 
 /// Bits of a frame that tell how it was called (`ZEND_CALL_*`): it is code of a file or an `eval`, not
@@ -29,6 +31,8 @@ pub(super) struct Layout {
     pub function: Behind,
     /// What is copied of the instruction that it has stored: from the extended number on.
     pub instruction: Behind,
+    /// The hash of its function's file: other files may lie where it lay.
+    pub file_hash: Behind,
     /// The caller's frame.
     pub previous: u8,
 }
@@ -43,11 +47,42 @@ impl Layout {
         // Of a function in C, and before the first call, it is what was there before.
         let instruction =
             behind(offsets.frame_instruction, first, (offsets.instruction_kind + 4).min(32));
+        let size = offsets.frame_previous + 8;
+        let file = size + offsets.function_file;
         Layout {
-            block: Block { lo: 0, size: (offsets.frame_previous + 8) as u8 },
+            block: Block { lo: 0, size: size as u8 },
             function: behind(offsets.frame_function, 0, function_size(offsets) as u32),
             instruction,
+            file_hash: behind(file, offsets.string_hash, offsets.string_hash + 8),
             previous: offsets.frame_previous as u8,
+        }
+    }
+
+    /// The place of the hash of the function's file.
+    fn file_hash_at(&self) -> usize {
+        let blocks = [self.block, self.function.block, self.instruction.block];
+        blocks.iter().map(|block| usize::from(block.size)).sum()
+    }
+
+    /// What is copied of new code: the function, its class, its name, the file, instructions, and the
+    /// name of the class.
+    pub fn code_copy(&self, offsets: &Offsets) -> CodeDescriptor {
+        let place = |at: u32| (u32::from(self.block.size) + at) as u8;
+        let member = |at: u32| CodePointer::Frame(place(at));
+        let function = CodePointer::Frame(self.function.pointer);
+        let blocks = [
+            (function, function_size(offsets)),
+            (member(offsets.function_class), offsets.class_name as usize + 8),
+            (member(offsets.function_name), CODE_BLOCKS[2]),
+            (member(offsets.function_file), CODE_BLOCKS[3]),
+            (member(offsets.function_code), CODE_BLOCKS[4]),
+            (CodePointer::Block(offsets.class_name as u8), CODE_BLOCKS[5]),
+        ];
+        let block = |(pointer, size)| CodeBlock { pointer, size: size as u16 };
+        let code = place(offsets.function_code);
+        CodeDescriptor {
+            words: [self.function.pointer.into(), code.into(), self.file_hash_at() as u16],
+            blocks: blocks.map(block).into(),
         }
     }
 }
@@ -347,7 +382,9 @@ impl Copy<'_> {
             }
         };
         let identity = function.identity(|| origin(callers));
-        let code = CodeKey { object: self.function_address(), identity, position };
+        let file_hash = self.frame.word(self.php.layout.file_hash_at());
+        let context = if is_user { file_hash } else { 0 };
+        let code = CodeKey { object: self.function_address(), identity, context, position };
         let is_entry = is_user && call & IS_TOP != 0;
         Decoded {
             user: UserFrame { address: self.frame.address, code, is_entry },

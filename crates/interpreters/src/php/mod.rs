@@ -68,9 +68,10 @@ impl Php {
             starts: vec![Start::FirstThread { object: symbols.globals }],
             path: vec![offsets.current_frame as i32],
             block: layout.block,
-            behind: vec![layout.function, layout.instruction],
+            behind: vec![layout.function, layout.instruction, layout.file_hash],
             next: Next::Pointer { at: layout.previous },
             most: MOST,
+            code: Some(layout.code_copy(&offsets)),
         };
         Php { offsets, symbols, layout, walks: [walk] }
     }

@@ -5,7 +5,7 @@ use super::frames::{Function, Kind, Origin, function_size};
 use super::lines::InstructionLines;
 use super::offsets::INSTRUCTION;
 use crate::memory::{Memory, ReadError};
-use crate::walk::Frame;
+use crate::walk::{CODE_BLOCKS, Frame};
 use crate::{Code, CodeKey, Lines, Name};
 
 /// Longest name of a function or class that is kept, in bytes; longer ones are cut and end with `...`.
@@ -16,6 +16,9 @@ const MAX_FILE: usize = 4096 + 64;
 
 /// Most instructions of a function whose lines are read: 256 KiB.
 const MAX_INSTRUCTIONS: u32 = 8192;
+
+/// Most instructions that are copied at a sample.
+const COPIED_INSTRUCTIONS: u32 = CODE_BLOCKS[4] as u32 / INSTRUCTION;
 
 /// `IS_STRING`, in the lowest bits of what describes a string.
 const STRING: u32 = 6;
@@ -72,6 +75,10 @@ fn read(php: &Php, key: &CodeKey, memory: &dyn Memory) -> Result<Code, No> {
         lines: Lines::Instructions(InstructionLines::default()),
     };
     if function.kind == Kind::User {
+        let hash = memory.word(at(function.file, php.offsets.string_hash))?;
+        if key.context != 0 && hash != key.context {
+            return Err(No::Other);
+        }
         let file = text(php, function.file, MAX_FILE, memory)?;
         code.file = if file.is_cut { String::new() } else { file.name()? };
         match origin {
@@ -179,6 +186,7 @@ pub(super) fn instructions(
     memory: &dyn Memory,
 ) -> Result<Vec<Instruction>, ReadError> {
     let size = if function.size <= MAX_INSTRUCTIONS { function.size } else { 0 };
+    let size = if memory.is_copy() && size > COPIED_INSTRUCTIONS { 0 } else { size };
     let mut bytes = vec![0; (size * INSTRUCTION) as usize];
     memory.read(function.code, &mut bytes)?;
     let offsets = &php.offsets;

@@ -46,6 +46,8 @@ pub struct Offsets {
     pub class_name: u32,
     /// String: bits that describe it.
     pub string_info: u32,
+    /// String: its hash, which names of files have.
+    pub string_hash: u32,
     /// String: number of bytes.
     pub string_length: u32,
     /// String: the first byte.

@@ -23,6 +23,7 @@ pub(super) const TABLE: &[Offsets] = &[Offsets {
     class_kind: 0,
     class_name: 8,
     string_info: 4,
+    string_hash: 8,
     string_length: 16,
     string_data: 24,
     instruction_extended: 20,

@@ -62,7 +62,7 @@ pub(super) fn key(code: &CodeBefore, key: CodeKey, instruction: u64, offsets: &O
     match code.bytes {
         // It may be a frame of the past.
         None if !code.is_return && offsets.minor == 1 => {
-            CodeKey { object: 0, identity: [0; 4], position: CodeKey::UNKNOWN }
+            CodeKey { object: 0, identity: [0; 4], context: 0, position: CodeKey::UNKNOWN }
         }
         Some(bytes) if code.is_return && has_saved(&bytes, instruction) => key,
         _ => CodeKey { position: CodeKey::UNKNOWN, ..key },
@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn the_line_of_a_frame_is_known_if_its_code_has_saved_it_for_the_call() {
         let offsets = Offsets::for_minor(1).unwrap();
-        let known = CodeKey { object: 8, identity: [1, 2, 3, 4], position: 0x29b9_3300 };
+        let known =
+            CodeKey { object: 8, identity: [1, 2, 3, 4], context: 0, position: 0x29b9_3300 };
         let unknown = CodeKey { position: CodeKey::UNKNOWN, ..known };
         let key = |code: &CodeBefore, instruction| key(code, known, instruction, offsets);
         assert_eq!(key(&before(CALL, true), 0x559a_29b9_3300), known);

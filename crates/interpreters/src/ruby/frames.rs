@@ -252,7 +252,12 @@ fn ruby_frame(
     let method_words = mix(&[method.class, method.definition]);
     let identity = [frame.word(layout.body), method.entry, method_words, mix(&names)];
     let instruction = frame.word(layout.position);
-    let code = CodeKey { object: frame.word(layout.code), identity, position: instruction as u32 };
+    let code = CodeKey {
+        object: frame.word(layout.code),
+        identity,
+        context: 0,
+        position: instruction as u32,
+    };
     let code = compiled.map_or(code, |compiled| key(compiled, code, instruction, &ruby.offsets));
     UserFrame { address: frame.address, code, is_entry: false }
 }
@@ -265,7 +270,7 @@ fn c_function(ruby: &Ruby, frame: &Frame) -> Option<UserFrame> {
     let is_method = imemo_kind(frame.word(layout.object)) == Some(ImemoKind::Method);
     let object = frame.word(layout.method);
     let identity = [0, 0, frame.word(layout.class), frame.word(layout.definition)];
-    let code = CodeKey { object, identity, position: 0 };
+    let code = CodeKey { object, identity, context: 0, position: 0 };
     let is_found = is_method && object != 0;
     is_found.then_some(UserFrame { address: frame.address, code, is_entry: false })
 }

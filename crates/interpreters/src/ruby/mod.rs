@@ -112,6 +112,7 @@ impl Ruby {
                 unit: 8,
             },
             most: MOST,
+            code: None,
         };
         let lo = offsets.tag_resumption();
         let previous = (offsets.tag_previous() - lo) as u8;
@@ -122,6 +123,7 @@ impl Ruby {
             behind: Vec::new(),
             next: Next::Pointer { at: previous },
             most: MOST,
+            code: None,
         };
         vec![frames, tags]
     }

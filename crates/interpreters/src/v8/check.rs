@@ -210,7 +210,7 @@ fn function(
     if of != script || words as u32 != number {
         return Ok(Err("a function is not the one that its script has"));
     }
-    let key = CodeKey { object: shared, identity: [of, scope, words, 0], position: 0 };
+    let key = CodeKey { object: shared, identity: [of, scope, words, 0], context: 0, position: 0 };
     let code = match v8.name(&key, heap.memory) {
         Name::Found(code) => code,
         Name::Gone => return Ok(Err("a function has no name")),

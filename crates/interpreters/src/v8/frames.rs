@@ -193,7 +193,12 @@ impl Decoder<'_> {
                 place.encode([function_word(code[0]), shared_word(code[1])])
             }
         };
-        Some(Some(CodeKey { object, identity: [script, scope, number, word], position }))
+        Some(Some(CodeKey {
+            object,
+            identity: [script, scope, number, word],
+            context: 0,
+            position,
+        }))
     }
 
     /// The position of a frame in bytecode, or in the code that V8 made of it.

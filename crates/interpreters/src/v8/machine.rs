@@ -243,11 +243,11 @@ mod tests {
         for (pc, is_innermost) in [(0x7f63_09fc_5b80, true), (0x5_0000_0001, false), (3, true)] {
             let place = CodeAddress { pc, is_innermost };
             let (word, position) = place.encode([1, 2]);
-            let key = CodeKey { object: 1, identity: [0, 0, 0, word], position };
+            let key = CodeKey { object: 1, identity: [0, 0, 0, word], context: 0, position };
             assert_eq!(CodeAddress::decode(&key), Some(place));
             assert_ne!(place.encode([1, 3]).0, word);
         }
-        let key = CodeKey { object: 1, identity: [1, 1, 1, 0], position: 5 };
+        let key = CodeKey { object: 1, identity: [1, 1, 1, 0], context: 0, position: 5 };
         assert_eq!(CodeAddress::decode(&key), None);
     }
 
@@ -255,7 +255,7 @@ mod tests {
     fn a_function_that_calls_code_without_a_frame_goes_on_behind_the_call() {
         let place = |pc, is_innermost| {
             let (word, position) = CodeAddress { pc, is_innermost }.encode([1, 2]);
-            CodeKey { object: 1, identity: [0, 0, 0, word], position }
+            CodeKey { object: 1, identity: [0, 0, 0, word], context: 0, position }
         };
         let frame = |address, code| UserFrame { address, code, is_entry: true };
         let native = |address, stack| NativeFrame { address, stack, is_run_time: false };

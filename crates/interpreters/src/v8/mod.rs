@@ -105,6 +105,7 @@ impl V8 {
                 marked: place::EXIT as u8,
             },
             most: MOST,
+            code: None,
         };
         let mut walks = vec![walk(Start::FramePointer, Vec::new())];
         if let (Some(exit), false) = (self.symbols.exit_frame, self.symbols.isolate.is_empty()) {

@@ -2,7 +2,8 @@
 //! frames of threads that do not run.
 
 use super::{
-    Behind, Frame, MAX_LIST, MAX_UNREADABLE, Next, Start, Status, WalkCopy, WalkDescriptor,
+    Behind, END_OF_ADDRESSES, Frame, MAX_LIST, MAX_UNREADABLE, Next, Start, Status, WalkCopy,
+    WalkDescriptor,
 };
 use crate::memory::{Memory, ReadError};
 
@@ -113,7 +114,7 @@ fn frame(
         let from = word_in(&frame, *pointer);
         let bytes = &mut frame[copied..copied + usize::from(block.size)];
         copied += bytes.len();
-        if from == 0 {
+        if from == 0 || from >= END_OF_ADDRESSES {
             continue;
         }
         if let Err(error) = memory.read(at(from, block.lo), bytes) {

@@ -389,7 +389,7 @@ fn walk(c: &mut BpfCode, walks: &WalkProgram) {
     c.store(AccessSize::Long, R10, START_STACK, R8);
     let (time, tid, ip, sp) = (TIME, TID, IP, SP);
     let thread_pointer = THREAD_POINTER;
-    walks.run(c, SampleWords { time, tid, ip, sp, thread_pointer, frames: None });
+    walks.run(c, SampleWords { time, tid, ip, sp, thread_pointer, spare: WORD, frames: None });
     c.load(AccessSize::Long, R6, R10, SP);
     c.load(AccessSize::Long, R7, R10, THREAD_POINTER);
     c.load(AccessSize::Long, R8, R10, START_STACK);

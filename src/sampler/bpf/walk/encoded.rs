@@ -2,7 +2,8 @@
 
 use super::BLOCKS;
 use interpreters::walk::{
-    Behind, MAX_BEHIND, MAX_LIST, MAX_PATH, MAX_STARTS, Next, Start, WalkDescriptor,
+    Behind, CODE_BLOCKS, CodeDescriptor, CodePointer, MAX_BEHIND, MAX_LIST, MAX_PATH, MAX_STARTS,
+    Next, Start, WalkDescriptor,
 };
 
 /// Maximum number of walks of a process.
@@ -44,7 +45,28 @@ pub mod word {
     /// The first start.
     pub const STARTS: i16 = 256;
     /// Binary logarithm of the size of a descriptor.
-    pub const SHIFT: i32 = 9;
+    pub const SHIFT: i32 = 10;
+    /// Places of the words by which new code is known.
+    pub const CODE_WORDS: [i16; 3] = [512, 520, 528];
+    /// The first block that is copied of new code.
+    pub const CODE_BLOCKS: i16 = 536;
+}
+
+/// Offsets of the words of a block of new code, in bytes.
+pub mod code_block {
+    /// The place of its pointer.
+    pub const PLACE_AT: i16 = 0;
+    /// 1: that is in a block, 0: in what is copied of the frame.
+    pub const IN_BLOCK_AT: i16 = 8;
+    /// Number of bytes; 0: there is no block.
+    pub const SIZE_AT: i16 = 16;
+    /// The size of the first block.
+    pub const SIZE: i16 = at(0) + SIZE_AT;
+
+    /// The offset of a block in the descriptor.
+    pub const fn at(number: usize) -> i16 {
+        super::word::CODE_BLOCKS + 24 * number as i16
+    }
 }
 
 /// Offsets of the words of a start, in bytes.
@@ -81,7 +103,8 @@ pub mod start {
 const SIZE: usize = 1 << word::SHIFT;
 
 const _: () = assert!(
-    SIZE >= word::STARTS as usize + (MAX_STARTS << start::SHIFT)
+    word::CODE_WORDS[0] as usize >= word::STARTS as usize + (MAX_STARTS << start::SHIFT)
+        && SIZE >= code_block::at(CODE_BLOCKS.len()) as usize
         && word::BEHIND.len() == MAX_BEHIND
         && word::PATH as usize + 8 * (1 + MAX_PATH) <= word::MARK as usize
         && start::PATH as usize + 8 * (1 + MAX_PATH) <= start::ROUNDS as usize
@@ -140,8 +163,27 @@ fn encode_walk(id: u64, walk: &WalkDescriptor, most: u32, bytes: &mut [u8]) {
         }
     }
     put_path(bytes, word::PATH, &walk.path);
+    if let Some(code) = &walk.code {
+        encode_code(code, bytes);
+    }
     for (i, start) in walk.starts.iter().enumerate() {
         encode_start(start, &mut bytes[word::STARTS as usize + (i << start::SHIFT)..]);
+    }
+}
+
+fn encode_code(code: &CodeDescriptor, bytes: &mut [u8]) {
+    for (place, at) in code.words.into_iter().zip(word::CODE_WORDS) {
+        put(bytes, at, place.into());
+    }
+    for (number, block) in code.blocks.iter().enumerate() {
+        let at = code_block::at(number);
+        let (is_in_block, place) = match block.pointer {
+            CodePointer::Frame(place) => (0, place),
+            CodePointer::Block(place) => (1, place),
+        };
+        put(bytes, at + code_block::PLACE_AT, place.into());
+        put(bytes, at + code_block::IN_BLOCK_AT, is_in_block);
+        put(bytes, at + code_block::SIZE_AT, block.size.into());
     }
 }
 

@@ -20,7 +20,8 @@
 //!         if the record has no room for a frame: write it with status Continued, begin another
 //!         copy [p + lo, p + lo + size)
 //!         for each block behind it: a = its word in the frame's copy so far;
-//!             copy [a + lo, a + lo + size), or zeros if a is 0 or that cannot be read
+//!             copy [a + lo, a + lo + size), or zeros if a is no address or that cannot be read
+//!         copy its code, if that is new (`new_code.rs`)
 //!         p = the word of the copy at `next`, or, if that at `mark` is one of two marks, at `marked`;
 //!             or p + stride
 //!         status Complete if p is end
@@ -40,7 +41,9 @@
 //! interrupt of another one. An event may interrupt the program of a tracepoint, so those have memory
 //! of their own ([`CpuMemory`](super::CpuMemory)).
 
-use interpreters::walk::{MAX_BEHIND_SIZE, MAX_BLOCK, MAX_PATH, MAX_STARTS, MAX_UNREADABLE};
+use interpreters::walk::{
+    END_OF_ADDRESSES, MAX_BEHIND_SIZE, MAX_BLOCK, MAX_PATH, MAX_STARTS, MAX_UNREADABLE,
+};
 
 use super::encoded::{MAX_WALKS, start, word};
 use super::ring::{CAPACITY, MAX_FRAME, header, status};
@@ -51,7 +54,7 @@ use crate::sampler::bpf::syscall::Map;
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 
 /// Offsets in a CPU's memory, in bytes.
-mod memory {
+pub(super) mod memory {
     /// Registers of the thread.
     pub const THREAD_POINTER: i16 = 0;
     pub const FRAME_POINTER: i16 = 8;
@@ -69,18 +72,24 @@ mod memory {
     pub const BEGUN: i16 = 56;
     /// Number of blocks behind pointers that could not be read.
     pub const UNREADABLE: i16 = 64;
+    /// Number of code objects that were copied.
+    pub const NEW_CODE: i16 = 72;
+    /// The hash of the last one, and its context.
+    pub const HASH: i16 = 80;
+    /// See [`HASH`].
+    pub const CONTEXT: i16 = 88;
     /// The record.
-    pub const RECORD: i16 = 72;
+    pub const RECORD: i16 = 96;
 }
 
 /// The frames in a CPU's memory.
-const FRAMES: i16 = memory::RECORD + header::SIZE as i16;
+pub(super) const FRAMES: i16 = memory::RECORD + header::SIZE as i16;
 
 /// Size of a CPU's memory in bytes.
 pub const MEMORY_SIZE: usize = FRAMES as usize + CAPACITY;
 
 /// The largest place of a word in what is copied of a frame.
-const LAST_WORD: i32 = MAX_FRAME as i32 - 8;
+pub(super) const LAST_WORD: i32 = MAX_FRAME as i32 - 8;
 
 /// A word that is read of the thread's memory, on the program's stack, where the key is when a map is
 /// looked up.
@@ -100,6 +109,8 @@ pub struct SampleWords {
     pub sp: i16,
     /// The thread pointer.
     pub thread_pointer: i16,
+    /// Has no word of the sample.
+    pub spare: i16,
     /// Receives the number of frames, if the program around it needs that; it has to be 0.
     pub frames: Option<i16>,
 }
@@ -110,6 +121,8 @@ pub struct WalkProgram<'a> {
     pub processes: &'a Map,
     /// Each CPU's memory.
     pub memory: &'a Map,
+    /// Hashes of code that was copied.
+    pub slots: &'a Map,
     /// Counts the records for which the ring had no room.
     pub lost: &'a Map,
     /// The ring, and its size in bytes.
@@ -143,7 +156,7 @@ impl WalkProgram<'_> {
         choose_walk(c, &to);
         find_object(c, &to);
         find_first(c, &to);
-        copy_frames(c, &to);
+        self.copy_frames(c, sample, &to);
         for (label, value) in [
             (to.complete, status::COMPLETE),
             (to.fault, status::FAULT),
@@ -172,6 +185,7 @@ impl WalkProgram<'_> {
         c.op(AluOp::Mov, R7, R0);
         c.store(AccessSize::Long, R7, field(header::PID), R9);
         c.store_value(AccessSize::Long, R7, field(header::WALK), 0);
+        c.store_value(AccessSize::Long, R7, memory::NEW_CODE, 0);
         for (at, from) in [
             (field(header::TIME), sample.time),
             (field(header::TID), sample.tid),
@@ -232,10 +246,63 @@ impl WalkProgram<'_> {
         c.add_to(R0, 0, R2, R1);
         c.jump(to.out);
     }
+
+    /// Copies frames until an end.
+    fn copy_frames(&self, c: &mut BpfCode, sample: SampleWords, to: &Places) {
+        let [room, by_pointer, marked, next] = [(); 4].map(|()| c.label());
+        c.put(to.frame);
+        c.may_jump(to.out);
+        c.load(AccessSize::Long, R1, R7, memory::FRAMES);
+        c.load(AccessSize::Long, R2, R6, word::MOST);
+        c.jump_if(If::AtLeast, R1, R2, to.too_many);
+        c.load(AccessSize::Long, R1, R7, field(header::LENGTH));
+        c.op_value(AluOp::Mov, R2, (CAPACITY - MAX_FRAME) as i32);
+        c.jump_if(If::AtLeast, R2, R1, room);
+        c.store_value(AccessSize::Long, R7, field(header::STATUS), status::CONTINUED);
+        c.jump(to.write);
+        c.put(room);
+        c.op(AluOp::Mov, R9, R7);
+        c.op(AluOp::Add, R9, R1);
+
+        c.op(AluOp::Mov, R1, R9);
+        c.op_value(AluOp::Add, R1, FRAMES.into());
+        size_of(c, word::SIZE, MAX_BLOCK, to.fault);
+        c.load(AccessSize::Long, R3, R7, memory::P);
+        c.load(AccessSize::Long, R0, R6, word::LO);
+        c.op(AluOp::Add, R3, R0);
+        c.call(Helper::ProbeReadUser);
+        c.jump_if_value(If::Differ, R0, 0, to.fault);
+        copy_behind(c, to);
+        self.copy_new_code(c, sample, to.fault);
+
+        c.op_value(AluOp::Mov, R2, 1);
+        c.add_to(R7, memory::FRAMES, R2, R1);
+        c.load(AccessSize::Long, R2, R6, word::FRAME_SIZE);
+        c.add_to(R7, field(header::LENGTH), R2, R1);
+        c.load(AccessSize::Long, R3, R6, word::STRIDE);
+        c.jump_if_value(If::Equal, R3, 0, by_pointer);
+        c.load(AccessSize::Long, R1, R7, memory::P);
+        c.op(AluOp::Add, R3, R1);
+        c.jump(next);
+        c.put(by_pointer);
+        word_of_frame(c, word::MARK, to.fault);
+        for mark in word::MARKS {
+            c.load(AccessSize::Long, R1, R6, mark);
+            c.jump_if(If::Equal, R3, R1, marked);
+        }
+        word_of_frame(c, word::NEXT, to.fault);
+        c.jump(next);
+        c.put(marked);
+        word_of_frame(c, word::MARKED, to.fault);
+        c.put(next);
+        c.store(AccessSize::Long, R7, memory::P, R3);
+        c.load(AccessSize::Long, R1, R7, memory::END);
+        c.jump_if(If::Differ, R3, R1, to.frame);
+    }
 }
 
 /// The offset of a field of the record in a CPU's memory.
-const fn field(at: i16) -> i16 {
+pub(super) const fn field(at: i16) -> i16 {
     memory::RECORD + at
 }
 
@@ -369,58 +436,6 @@ fn find_first(c: &mut BpfCode, to: &Places) {
     }
 }
 
-/// Copies frames until an end.
-fn copy_frames(c: &mut BpfCode, to: &Places) {
-    let [room, by_pointer, marked, next] = [(); 4].map(|()| c.label());
-    c.put(to.frame);
-    c.may_jump(to.out);
-    c.load(AccessSize::Long, R1, R7, memory::FRAMES);
-    c.load(AccessSize::Long, R2, R6, word::MOST);
-    c.jump_if(If::AtLeast, R1, R2, to.too_many);
-    c.load(AccessSize::Long, R1, R7, field(header::LENGTH));
-    c.op_value(AluOp::Mov, R2, (CAPACITY - MAX_FRAME) as i32);
-    c.jump_if(If::AtLeast, R2, R1, room);
-    c.store_value(AccessSize::Long, R7, field(header::STATUS), status::CONTINUED);
-    c.jump(to.write);
-    c.put(room);
-    c.op(AluOp::Mov, R9, R7);
-    c.op(AluOp::Add, R9, R1);
-
-    c.op(AluOp::Mov, R1, R9);
-    c.op_value(AluOp::Add, R1, FRAMES.into());
-    size_of(c, word::SIZE, MAX_BLOCK, to.fault);
-    c.load(AccessSize::Long, R3, R7, memory::P);
-    c.load(AccessSize::Long, R0, R6, word::LO);
-    c.op(AluOp::Add, R3, R0);
-    c.call(Helper::ProbeReadUser);
-    c.jump_if_value(If::Differ, R0, 0, to.fault);
-    copy_behind(c, to);
-
-    c.op_value(AluOp::Mov, R2, 1);
-    c.add_to(R7, memory::FRAMES, R2, R1);
-    c.load(AccessSize::Long, R2, R6, word::FRAME_SIZE);
-    c.add_to(R7, field(header::LENGTH), R2, R1);
-    c.load(AccessSize::Long, R3, R6, word::STRIDE);
-    c.jump_if_value(If::Equal, R3, 0, by_pointer);
-    c.load(AccessSize::Long, R1, R7, memory::P);
-    c.op(AluOp::Add, R3, R1);
-    c.jump(next);
-    c.put(by_pointer);
-    word_of_frame(c, word::MARK, to.fault);
-    for mark in word::MARKS {
-        c.load(AccessSize::Long, R1, R6, mark);
-        c.jump_if(If::Equal, R3, R1, marked);
-    }
-    word_of_frame(c, word::NEXT, to.fault);
-    c.jump(next);
-    c.put(marked);
-    word_of_frame(c, word::MARKED, to.fault);
-    c.put(next);
-    c.store(AccessSize::Long, R7, memory::P, R3);
-    c.load(AccessSize::Long, R1, R7, memory::END);
-    c.jump_if(If::Differ, R3, R1, to.frame);
-}
-
 /// Copies the blocks behind pointers of what was copied of the frame.
 fn copy_behind(c: &mut BpfCode, to: &Places) {
     let done = c.label();
@@ -439,6 +454,8 @@ fn copy_behind(c: &mut BpfCode, to: &Places) {
         }
         size_of(c, at + 16, MAX_BEHIND_SIZE, to.fault);
         c.jump_if_value(If::Equal, R3, 0, zeros);
+        c.number(R0, END_OF_ADDRESSES);
+        c.jump_if(If::AtLeast, R3, R0, zeros);
         c.load(AccessSize::Long, R0, R6, at + 8);
         c.op(AluOp::Add, R3, R0);
         c.call(Helper::ProbeReadUser);
@@ -466,7 +483,7 @@ fn size_of(c: &mut BpfCode, at: i16, most: usize, fault: CodeLabel) {
 }
 
 /// `R3` = the word in a place of what is copied of the frame, which a word of the walk has.
-fn word_of_frame(c: &mut BpfCode, at: i16, fault: CodeLabel) {
+pub(super) fn word_of_frame(c: &mut BpfCode, at: i16, fault: CodeLabel) {
     c.load(AccessSize::Long, R1, R6, at);
     c.jump_if_value(If::Greater, R1, LAST_WORD, fault);
     c.op(AluOp::Add, R1, R9);

@@ -31,7 +31,7 @@ pub mod header {
     pub const PART: i16 = 56;
     /// The end of the walk, or [`super::status::CONTINUED`].
     pub const STATUS: i16 = 64;
-    /// Address of the object, or 0.
+    /// Address of the object, or 0; of new code, the context of its key.
     pub const OBJECT: i16 = 72;
     /// Address of the first frame of the walk, or 0.
     pub const FIRST: i16 = 80;
@@ -53,6 +53,8 @@ pub mod status {
     pub const NOTHING: i32 = 3;
     /// Another record has more frames of the walk.
     pub const CONTINUED: i32 = 4;
+    /// No walk: new code of the frames of a sample's walks.
+    pub const CODE: i32 = 5;
 }
 
 /// The end of a walk, if this record is the last one of it.
@@ -193,6 +195,30 @@ pub fn read_copies<'c>(records: &[u8], id: u64, copies: &'c mut Vec<WalkCopy>) -
         count += 1;
     }
     &copies[..count]
+}
+
+/// A copy of new code.
+#[derive(Clone, Copy, Debug)]
+pub struct NewCode<'r> {
+    /// The context of its key.
+    pub context: u64,
+    /// The copy.
+    pub bytes: &'r [u8],
+}
+
+/// The copies of new code in records of one sample, if they are of the walks with this number.
+pub fn read_code(mut records: &[u8], id: u64) -> impl Iterator<Item = NewCode<'_>> {
+    std::iter::from_fn(move || {
+        loop {
+            let (record, rest) = split(records)?;
+            records = rest;
+            let is_code = number(record, header::STATUS) == Some(status::CODE as u64);
+            if is_code && number(record, header::ID) == Some(id) {
+                let context = number(record, header::OBJECT)?;
+                return Some(NewCode { context, bytes: &record[header::SIZE..] });
+            }
+        }
+    })
 }
 
 /// The first record, and those behind it.

@@ -7,6 +7,7 @@ mod python;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use interpreters::walk::CopiedCode;
 use perf_event::events::Software;
 use perf_event::{Builder, Counter, SampleFlag};
 use sys::record::MAX_DUMP;
@@ -23,6 +24,8 @@ const PERIOD: u64 = 200_000;
 struct Sampling {
     walks: Walks,
     deep: Deep,
+    /// Copies of new code.
+    code: Vec<CopiedCode>,
     _event: Counter,
 }
 
@@ -70,7 +73,7 @@ impl Sampling {
         deep.attach(event.as_raw_fd(), dump, None).unwrap();
         event.enable().unwrap();
         let walks = Walks::new(maps).unwrap();
-        Some(Sampling { walks, deep, _event: event })
+        Some(Sampling { walks, deep, code: Vec::new(), _event: event })
     }
 
     fn walks(&mut self) -> &mut Walks {
@@ -83,7 +86,9 @@ impl Sampling {
         let mut is_done = false;
         while !is_done {
             assert!(start.elapsed() < Duration::from_secs(60), "there are too few samples");
-            self.walks().take(|walked| is_done |= each(walked));
+            let Sampling { walks, code, .. } = self;
+            let copy = |new: ring::NewCode<'_>| code.push(CopiedCode::parse(new.bytes));
+            walks.take(|walked| is_done |= each(walked), copy);
             std::thread::sleep(Duration::from_millis(2));
         }
     }

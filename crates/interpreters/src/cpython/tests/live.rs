@@ -6,6 +6,7 @@ use std::process::Command;
 use super::*;
 use crate::cpython::check::check;
 use crate::cpython::{Found, Offsets};
+use crate::tests::copied::assert_equal_names;
 use crate::tests::running::{Program, until};
 use crate::{Budget, MappedFiles, Refusal};
 
@@ -63,6 +64,22 @@ fn stacks_of_waiting_threads_are_those_that_the_program_states() {
             assert_eq!(end, ChainEnd::Complete, "{interpreter:?} {shape}");
             assert_eq!(lines(&cpython, &frames, &memory), expected, "{interpreter:?} {shape}");
         }
+    }
+}
+
+#[test]
+fn code_that_is_copied_at_a_sample_has_the_names_that_it_has_in_memory() {
+    for interpreter in supported() {
+        let program = known(&interpreter);
+        let cpython = program.detect::<Found>().unwrap().expect("CPython");
+        let memory = program.memory();
+        let mut equal = 0;
+        for (pointer, ..) in stacks(&program.text()) {
+            let copies = copies(&cpython, pointer, &memory);
+            let users = frames(&cpython, &copies).1;
+            equal += assert_equal_names(&cpython, &copies[0], &users, &memory);
+        }
+        assert!(equal > 40, "{interpreter:?}: {equal}");
     }
 }
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::Interpreter;
 use crate::php::check::check;
 use crate::php::{Found, Offsets, detect};
+use crate::tests::copied::assert_equal_names;
 use crate::tests::running::{Program, until};
 use crate::{Budget, MappedFiles, Process, ProcessMemory};
 
@@ -67,6 +68,9 @@ fn the_stack_of_a_waiting_program_is_the_one_that_it_states() {
             let expected = expected(&program.text());
             let found = lines(&php, &frames, &memory);
             assert_eq!(found, expected, "{options:?} {}", image.shape);
+            let copies = copies(&php, &memory);
+            let equal = assert_equal_names(&php, &copies[0], &frames, &memory);
+            assert!(equal > 1, "{options:?} {}", image.shape);
         }
     }
 }

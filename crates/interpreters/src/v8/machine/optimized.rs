@@ -101,7 +101,7 @@ fn frame(heap: Heap<'_>, shared: u64, place: u32, compiler: Compiler<'_>) -> Res
             position = CodeKey::UNKNOWN;
         }
     }
-    Ok(CodeKey { object: shared, identity: [script, scope, number, 0], position })
+    Ok(CodeKey { object: shared, identity: [script, scope, number, 0], context: 0, position })
 }
 
 /// True if a place is that of the end of a loop, which has a jump at one of these positions. Maglev

@@ -21,6 +21,7 @@ fn list(starts: Vec<Start>, path: Vec<i32>) -> WalkDescriptor {
         behind: vec![Behind { pointer: 8, block: Block { lo: -8, size: 8 } }],
         next: Next::Pointer { at: 0 },
         most: 10,
+        code: None,
     }
 }
 
@@ -111,6 +112,7 @@ fn an_array_ends_where_its_object_states() {
         behind: Vec::new(),
         next: Next::Array { stride: 16, base: 0, count: 8, unit: 8 },
         most: 10,
+        code: None,
     };
     let object = [(0x7000, 0x100), (0x100, 0x1000), (0x108, 8), (0x110, 0x1020)];
     let frames = [(0x1020, 1), (0x1030, 2)];

@@ -128,6 +128,7 @@ impl Frames {
             behind: vec![behind(ONE, 8, 168), behind(TWO, -8, 24)],
             next: Next::Pointer { at: 8 * (CALLER - 2) as u8 },
             most: 4000,
+            code: None,
         }
     }
 
@@ -315,9 +316,9 @@ fn whatever_the_memory_has_the_program_copies_what_its_model_copies() {
     sampling.walks().maps().remove(pid);
     let mut after = 0;
     std::thread::sleep(Duration::from_millis(20));
-    sampling.walks().take(|_| ());
+    sampling.walks().take(|_| (), |_| ());
     std::thread::sleep(Duration::from_millis(20));
-    sampling.walks().take(|_| after += 1);
+    sampling.walks().take(|_| after += 1, |_| ());
     // A sample that was being taken has a copy of each walk.
     assert!(after <= 2, "{after}");
 }

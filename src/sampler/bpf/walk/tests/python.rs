@@ -131,7 +131,7 @@ fn the_copy_of_each_sample_is_that_of_the_model() {
         let walks = python.cpython.walks().to_vec();
         let Some(mut sampling) = python.sampled(1000) else { return };
         let mut copies: Vec<WalkCopy> = Vec::new();
-        let mut equal = 0;
+        let (mut equal, mut frames, mut last) = (0, 0, Vec::new());
         sampling.until(|walked| {
             assert_eq!((walked.id, walked.tid), (0, python.child.id() as i32));
             assert_eq!(
@@ -162,9 +162,22 @@ fn the_copy_of_each_sample_is_that_of_the_model() {
                 walks.iter().map(|walk| run(walk, thread, &python.memory)).collect();
             assert_eq!(sample, model, "{interpreter:?}");
             equal += 1;
+            frames = functions.len();
+            last = sample;
             equal == 200
         });
         assert_eq!(sampling.walks().maps().lost(), 0);
+        let copied = Copied { walks: &last, registers: AllRegs::default() };
+        let mut users = Vec::new();
+        python.cpython.frames(copied, &mut users);
+        for user in users {
+            let named = sampling.code.iter().filter(|code| code.object() == Some(user.code.object));
+            let mut named = named.map(|code| python.cpython.name(&user.code, code));
+            let name = python.cpython.name(&user.code, &python.memory);
+            assert!(named.any(|found| found == name), "{interpreter:?}: {name:?}");
+            frames -= 1;
+        }
+        assert_eq!(frames, 0);
     }
 }
 
