@@ -2,12 +2,15 @@
 // of JavaScript up to the call from C++ a line `FUNCTION<tab>SCRIPT<tab>LINE`, the innermost first; at
 // the end `ready`.
 //
-// known.js [plain]: with `plain`, no lines are written, and V8 has not computed any.
+// known.js [plain|direct]: with `plain`, no lines are written, and V8 has not computed any. With `direct`,
+// one more thread calls other code from built-in code without a frame for that: a pattern that never
+// matches. Before V8 11, a call of C++ by the pattern removes the frame.
 'use strict';
 const fs = require('fs');
 const { Worker, isMainThread, workerData } = require('worker_threads');
 
 const isPlain = process.argv[2] === 'plain';
+const isDirect = process.argv[2] === 'direct' && parseInt(process.versions.v8) > 10;
 const cell = isMainThread ? new Int32Array(new SharedArrayBuffer(8)) : workerData.cell;
 const shape = isMainThread ? 'main' : workerData.shape;
 
@@ -41,6 +44,15 @@ function report() {
 function wait() {
   report(); Atomics.wait(cell, 0, 0);
   return cell[0];
+}
+
+function match() {
+  const pattern = /^(a+)+$/;
+  // V8 compiles it.
+  for (let i = 0; i < 10; i++) pattern.exec('aa');
+  // Short, and one piece: for others, V8 calls more of C++.
+  const text = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab';
+  report(); return pattern.exec(text);
 }
 
 class Shape {
@@ -166,9 +178,11 @@ function tiers() {
   return baseline(2, () => optimized(() => inlining(() => looping(() => long(ä人), optimize))));
 }
 
+// Before a compiler has results, which interrupt the pattern: then C++ continues it.
+if (shape === 'direct') [0].forEach(match);
 compile();
 if (isMainThread) {
-  const names = isPlain ? [] : ['worker'];
+  const names = isPlain ? [] : isDirect ? ['worker', 'direct'] : ['worker'];
   for (const name of names) new Worker(__filename, { workerData: { cell, shape: name } });
   while (Atomics.load(cell, 1) < names.length) Atomics.wait(cell, 1, Atomics.load(cell, 1), 100);
   tiers();

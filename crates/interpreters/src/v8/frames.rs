@@ -97,32 +97,64 @@ enum Kind {
 
 /// Decodes the frames of a sample and adds them to `out`; none if they are damaged.
 pub(super) fn decode(v8: &V8, copied: Copied<'_>, out: &mut Vec<UserFrame>) -> Chain {
-    let walks = copied.walks.iter().zip(&v8.walks);
+    let start = out.len();
+    let [own, called_out] = [0, 1].map(|number| {
+        let copy = copied.walks.get(number).filter(|copy| copy.first != 0);
+        copy.zip(v8.walks.get(number))
+    });
     // A call out of JavaScript comes first: the frame pointer is another function's then.
-    let Some((copy, walk)) = walks.rev().find(|(copy, _)| copy.first != 0) else {
-        return Chain::without_frames(ChainEnd::Nothing);
-    };
+    if let Some((copy, walk)) = called_out {
+        let own = own.filter(|(own, _)| own.first != copy.first);
+        if let Some(chain) = own.and_then(|own| chain(v8, copied, own, true, out)) {
+            if has_user_frames_before(&chain, copy.first) {
+                return chain;
+            }
+            out.truncate(start);
+        }
+        return chain(v8, copied, (copy, walk), false, out)
+            .unwrap_or_else(|| Chain::without_frames(ChainEnd::Damaged));
+    }
+    // The frame pointer of a thread that does not execute JavaScript is no frame's.
+    own.and_then(|own| chain(v8, copied, own, true, out))
+        .unwrap_or_else(|| Chain::without_frames(ChainEnd::Nothing))
+}
+
+/// True if a chain leads through functions to this frame: then these were called after the call that this
+/// frame has made, which has ended.
+fn has_user_frames_before(chain: &Chain, frame: u64) -> bool {
+    let place = chain.links.iter().position(|link| link.address == frame);
+    place.is_some_and(|place| chain.links[..place].iter().any(|link| link.user.is_some()))
+}
+
+/// The chain of a copy; `None`, and no frames, if it is none of V8's. `is_executing`: the thread executes
+/// the innermost frame itself.
+fn chain(
+    v8: &V8,
+    copied: Copied<'_>,
+    (copy, walk): (&WalkCopy, &WalkDescriptor),
+    is_executing: bool,
+    out: &mut Vec<UserFrame>,
+) -> Option<Chain> {
     let registers = copied.registers.in_dwarf_order();
-    let is_called_out = walk.path.len() == 1;
     let sp = registers.map_or(0, |all| all[register::STACK]);
     let start = out.len();
-    let registers = registers.filter(|_| !is_called_out);
+    let registers = registers.filter(|_| is_executing);
     let ip = copied.registers.instruction_pointer();
-    let chain = Decoder { v8, walk, registers, ip }.chain(copy, sp, out);
-    chain.unwrap_or_else(|| {
+    let chain = Decoder { v8, walk, registers, ip, is_executing }.chain(copy, sp, out);
+    if chain.is_none() {
         out.truncate(start);
-        // The frame pointer of a thread that does not execute JavaScript is no frame's.
-        Chain::without_frames(if is_called_out { ChainEnd::Damaged } else { ChainEnd::Nothing })
-    })
+    }
+    chain
 }
 
 struct Decoder<'a> {
     v8: &'a V8,
     walk: &'a WalkDescriptor,
-    /// Those of the innermost frame.
+    /// Those of the innermost frame, if the thread executes it.
     registers: Option<[u64; sys::arch::DWARF_ORDER.len()]>,
     /// The instruction that is executing.
     ip: Option<u64>,
+    is_executing: bool,
 }
 
 impl Decoder<'_> {
@@ -230,6 +262,10 @@ impl Decoder<'_> {
             }
             (None, Some(_)) if let Some(pc) = self.ip => {
                 return Position::Machine(machine::CodeAddress { pc, is_innermost: true });
+            }
+            // It has called C++ directly; the native stack shows where.
+            (None, _) if !self.is_executing => {
+                return Position::Machine(machine::CodeAddress::UNKNOWN);
             }
             _ => CodeKey::UNKNOWN,
         })

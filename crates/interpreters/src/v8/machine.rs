@@ -34,6 +34,9 @@ pub(super) struct CodeAddress {
 }
 
 impl CodeAddress {
+    /// That of an innermost frame which is not known; there is no code.
+    pub const UNKNOWN: CodeAddress = CodeAddress { pc: 0, is_innermost: true };
+
     const INNERMOST: u64 = 2;
     const MARK: u64 = 1;
     const PC_SHIFT: u32 = 48;
@@ -96,14 +99,15 @@ struct Machine {
 }
 
 /// Built-in code has no frame while it is called from a function's code: that goes on where the native
-/// frame around it does.
+/// frame around it does. So does a function that calls C++ directly.
 pub(super) fn locate(frames: &mut [UserFrame], native: &NativeStack) {
     let Some(UserFrame { address, code, .. }) = frames.first_mut() else { return };
-    let is_innermost = CodeAddress::decode(code).is_some_and(|place| place.is_innermost);
+    let Some(place) = CodeAddress::decode(code).filter(|place| place.is_innermost) else { return };
     let number = native.frames.iter().position(|frame| frame.stack.contains(address));
-    if let (true, Some(number @ 1..)) = (is_innermost, number) {
-        let place = CodeAddress { pc: native.frames[number].address, is_innermost: false };
-        *code = place.replace(*code);
+    let Some(number) = number else { return };
+    let is_innermost = number == 0;
+    if !is_innermost || place == CodeAddress::UNKNOWN {
+        *code = CodeAddress { pc: native.frames[number].address, is_innermost }.replace(*code);
     }
 }
 
@@ -271,5 +275,9 @@ mod tests {
         assert_eq!(located(100, true), place(0x7f00_1000, true));
         assert_eq!(located(160, false), place(0x7f00_1000, false));
         assert_eq!(located(300, true), place(0x7f00_1000, true));
+        // It is about to call C++.
+        let mut frames = [frame(100, place(0, true))];
+        locate(&mut frames, &native);
+        assert_eq!(frames[0].code, place(0x7f00_1000, true));
     }
 }

@@ -4,7 +4,9 @@
 //! `SharedFunctionInfo` is what the collector does not move often: it identifies the code. The chain
 //! begins at the frame pointer while JavaScript runs, and at the frame of the call out of it
 //! (`c_entry_fp` of the isolate) while functions of C++ that it called run. Where C++ called JavaScript,
-//! the frame has the value that this had before, from where the chain goes on.
+//! the frame has the value that this had before, from where the chain goes on. Code that calls a function
+//! of C++ which never calls JavaScript, such as one that hashes a string, makes no frame for that: it
+//! stores its own (`fast_c_call_caller_fp`), and removes it after the call.
 //!
 //! A frame of machine code has the address at which it goes on. What it executes is read later, from
 //! tables of that code: the position in bytecode, and which functions are inlined there.
@@ -43,6 +45,9 @@ pub struct Symbols {
     pub isolate: Vec<i32>,
     /// Offset in an isolate of the frame pointer of the innermost call out of JavaScript.
     pub exit_frame: Option<i32>,
+    /// Offset in an isolate of the frame pointer of code that calls C++ without such a frame; 0 is there
+    /// at other times.
+    pub direct_caller: Option<i32>,
     /// The address at which the interpreter goes on after an instruction.
     pub interpreter: Option<u64>,
     /// The first address of V8's built-in code, which is mapped at other addresses as well.
@@ -83,16 +88,17 @@ impl V8 {
         }
     }
 
-    /// The walks from the frame pointer, and from the innermost call out of JavaScript.
+    /// The walks from the frame pointer, and from the innermost call out of JavaScript. A call without a
+    /// frame of its own is inside of those with one.
     fn descriptors(&self) -> Vec<WalkDescriptor> {
         use frames::place;
         let block = |from: u32, size: u32| Block { lo: from as i32 - heap::TAG, size: size as u8 };
         let function = block(place::FUNCTION_LO, place::FUNCTION_SIZE);
         let shared_place = self.offsets.function_shared - place::FUNCTION_LO;
         let shared = block(place::SHARED_LO, self.offsets.shared_script + 24 - place::SHARED_LO);
-        let walk = |start, path| WalkDescriptor {
-            starts: vec![start],
-            path,
+        let walk = |starts| WalkDescriptor {
+            starts,
+            path: Vec::new(),
             block: Block { lo: place::LO, size: place::BEHIND as u8 },
             behind: vec![
                 Behind { pointer: place::FUNCTION as u8, block: function },
@@ -107,10 +113,11 @@ impl V8 {
             most: MOST,
             code: None,
         };
-        let mut walks = vec![walk(Start::FramePointer, Vec::new())];
-        if let (Some(exit), false) = (self.symbols.exit_frame, self.symbols.isolate.is_empty()) {
-            let path = self.symbols.isolate.clone();
-            walks.push(walk(Start::ThreadPointer { path }, vec![exit]));
+        let mut walks = vec![walk(vec![Start::FramePointer])];
+        let Symbols { isolate, exit_frame, direct_caller, .. } = &self.symbols;
+        if let (Some(exit), false) = (*exit_frame, isolate.is_empty()) {
+            let start = |frame| Start::ThreadPointer { path: [&isolate[..], &[frame]].concat() };
+            walks.push(walk(direct_caller.iter().copied().chain([exit]).map(start).collect()));
         }
         walks
     }

@@ -10,13 +10,15 @@ impl V8 {
         let symbols = &self.symbols;
         let isolate: Vec<i64> = symbols.isolate.iter().map(|offset| i64::from(*offset)).collect();
         let optional = |word: Option<u64>| Vec::from_iter(word.map(u64::cast_signed));
-        let exit = symbols.exit_frame.map(i64::from);
+        let [exit, direct] = [symbols.exit_frame, symbols.direct_caller]
+            .map(|offset| Vec::from_iter(offset.map(i64::from)));
         let constants: Vec<String> =
             self.offsets.constants.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let facts = [
             ("version", text(&self.offsets.version.map(i64::from))),
             ("isolate", text(&isolate)),
-            ("exit_frame", text(&Vec::from_iter(exit))),
+            ("exit_frame", text(&exit)),
+            ("direct_caller", text(&direct)),
             ("interpreter", text(&optional(symbols.interpreter))),
             ("builtins", text(&optional(symbols.builtins))),
             (
@@ -50,6 +52,7 @@ impl V8 {
             let symbols = Symbols {
                 isolate: numbers("isolate")?.into_iter().map(|offset| offset as i32).collect(),
                 exit_frame: first("exit_frame")?.map(|offset| offset as i32),
+                direct_caller: first("direct_caller")?.map(|offset| offset as i32),
                 interpreter: first("interpreter")?.map(i64::cast_unsigned),
                 builtins: first("builtins")?.map(i64::cast_unsigned),
                 bytecodes: numbers("bytecodes")?.into_iter().map(|size| size as u8).collect(),

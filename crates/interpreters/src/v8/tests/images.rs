@@ -1,5 +1,6 @@
 use super::*;
 use crate::memory::Counted;
+use crate::merge::{Merge, NativeFrame, NativeStack};
 use crate::v8::heap::Heap;
 use crate::v8::machine::CodeAddress;
 use crate::v8::source::Sources;
@@ -188,6 +189,92 @@ fn while_javascript_runs_the_chain_begins_at_the_frame_pointer() {
         assert_eq!(executed(&v8, &found[..1], &memory)[0].position, CodeKey::UNKNOWN);
         // Frames below the stack pointer are gone; then it executes no JavaScript.
         assert_eq!(decode(&registers(frame + 8)), (ChainEnd::Nothing, Vec::new()));
+    }
+}
+
+/// The copy of the walk that begins at a frame.
+fn from_frame(v8: &V8, frame: u64, memory: &dyn Memory) -> WalkCopy {
+    run(&v8.walks()[0], Thread { pointer: 0, frame, is_first: false }, memory)
+}
+
+/// Registers of a thread: its stack pointer.
+fn stack_pointer(sp: u64) -> Vec<u8> {
+    let mut bytes = vec![0; sys::arch::REGISTERS * 8];
+    bytes[sys::arch::SP * 8..sys::arch::SP * 8 + 8].copy_from_slice(&sp.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_function_that_calls_cpp_without_a_frame_for_that_is_the_innermost_one() {
+    // There is no such thread in the first one.
+    for image in &IMAGES[1..] {
+        let memory = image.memory();
+        let v8 = V8::of_recorded(&memory).unwrap();
+        let pointer = image.thread("direct");
+        let copies = copies(&v8, pointer, &memory);
+        // The first start is such a call, the second one a call with a frame.
+        let mut walk = v8.walks()[1].clone();
+        walk.starts.truncate(1);
+        let thread = Thread { pointer, frame: 0, is_first: false };
+        assert!(run(&walk, thread, &memory) == copies[1], "{}", image.version);
+        let frames = frames(&v8, &copies).1;
+        let Name::Found(code) = v8.name(&frames[0].code, &memory) else { panic!() };
+        assert_eq!(code.function, "match", "{}", image.version);
+    }
+}
+
+#[test]
+fn a_frame_of_a_call_that_has_ended_hides_no_function() {
+    for image in &IMAGES {
+        let memory = image.memory();
+        let v8 = V8::of_recorded(&memory).unwrap();
+        let all = frames(&v8, &copies(&v8, image.thread("main"), &memory)).1;
+        let decode = |own: usize, called: usize, sp: u64| {
+            let at = |number: usize| from_frame(&v8, all[number].address, &memory);
+            let walks = [at(own), at(called)];
+            let mut found = Vec::new();
+            let registers = stack_pointer(sp);
+            let registers = AllRegs::new(&registers);
+            let end = v8.frames(Copied { walks: &walks, registers }, &mut found);
+            (end, found.iter().map(|frame| frame.address).collect::<Vec<_>>())
+        };
+        let addresses = |from: usize| all[from..].iter().map(|frame| frame.address).collect();
+        let sp = all[0].address - 64;
+        // The thread executes functions that were called later.
+        assert_eq!(decode(0, 3, sp), (ChainEnd::Complete, addresses(0)), "{}", image.version);
+        // Its frame pointer is that of the call, or of a function around it.
+        assert_eq!(decode(2, 2, sp), (ChainEnd::Complete, addresses(2)), "{}", image.version);
+        assert_eq!(decode(3, 2, sp), (ChainEnd::Complete, addresses(2)), "{}", image.version);
+        // The frame is no longer on the stack.
+        let sp = all[2].address + 8;
+        assert_eq!(decode(0, 1, sp), (ChainEnd::Damaged, Vec::new()), "{}", image.version);
+    }
+}
+
+#[test]
+fn the_innermost_function_is_at_the_call_that_the_native_stack_shows() {
+    for image in &IMAGES {
+        let memory = image.memory();
+        let v8 = V8::of_recorded(&memory).unwrap();
+        let all = frames(&v8, &copies(&v8, image.thread("main"), &memory)).1;
+        // As if machine code, whose callee's frames have its address, had called C++ itself.
+        let is_machine = |frame: &&UserFrame| CodeAddress::decode(&frame.code).is_some();
+        let expected = all.iter().find(is_machine).unwrap();
+        let CodeAddress { pc, .. } = CodeAddress::decode(&expected.code).unwrap();
+        let walks = [WalkCopy::nothing(), from_frame(&v8, expected.address, &memory)];
+        let found = frames(&v8, &walks).1;
+        let position =
+            |key: &CodeKey| executed(&v8, &[UserFrame { code: *key, ..*expected }], &memory);
+        assert_eq!(position(&found[0].code)[0].position, CodeKey::UNKNOWN);
+        let first = expected.address;
+        let frame = |address, stack| NativeFrame { address, stack, is_run_time: true };
+        let natives = vec![frame(1, first - 64..first - 32), frame(pc, first - 32..u64::MAX)];
+        let native = NativeStack { frames: natives, is_complete: true, code: None };
+        let mut merged = Vec::new();
+        let places = v8.merge(copied(&walks), &native, &mut merged);
+        assert!(matches!(places, Merge::Stack { .. }));
+        assert_eq!(position(&merged[0].code), position(&expected.code), "{}", image.version);
+        assert_ne!(position(&merged[0].code)[0].position, CodeKey::UNKNOWN);
     }
 }
 
