@@ -96,6 +96,9 @@ fn unread(note: &Message) -> Option<Unread> {
         Message::NativeInterpreterStacks { .. } => {
             ("these samples came before the interpreter was recognized".to_owned(), None)
         }
+        Message::UncopiedInterpreterStacks { .. } => {
+            ("they were not copied at these samples".to_owned(), None)
+        }
         Message::InterpreterMismatch { .. } => {
             ("they do not fit the native frames of these samples".to_owned(), None)
         }

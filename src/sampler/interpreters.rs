@@ -33,6 +33,7 @@ use profile::{Language, MappingId};
 use search::{Found, Patience, Search};
 use sys::image::{Images, State};
 use sys::jit::file_names::number_of_dump;
+use sys::os;
 use sys::procfs;
 use sys::record::Record;
 use unwind::{Frame, Place};
@@ -48,9 +49,10 @@ pub struct InterpreterCounts {
     /// Whose native frames are those of another moment or thread than the user's: these were left
     /// out.
     pub mismatched: u64,
-    /// With native frames only: the copy of the user's was lost, or the sample came before the
-    /// interpreter was recognized.
+    /// With native frames only: the sample came before the interpreter was recognized.
     pub native: u64,
+    /// With native frames only: the copy of the user's was lost.
+    pub uncopied: u64,
     /// With native frames only: nothing copies the user's at their event.
     pub elsewhere: u64,
 }
@@ -149,6 +151,8 @@ struct FoundRuntime {
     runtime: Arc<dyn Runtime>,
     /// The number of its walks.
     id: u64,
+    /// The time at which the process had got its walks.
+    since: u64,
     codes: Codes,
     compiled: CodeCache,
 }
@@ -364,7 +368,9 @@ impl Interpreters {
         self.managed.insert(pid, runtime.clone());
         let language = language_of(interpreter);
         let (codes, compiled) = (Codes::new(pid), CodeCache::new(pid));
-        InProcess::Found(Box::new(FoundRuntime { language, runtime, id, codes, compiled }))
+        let since = os::monotonic_nanos();
+        let found = FoundRuntime { language, runtime, id, since, codes, compiled };
+        InProcess::Found(Box::new(found))
     }
 
     /// True if frames of interpreters are read: by programs at samples, or of threads that sleep.
@@ -410,6 +416,7 @@ impl FoundRuntime {
             language: self.language,
             runtime: self.runtime.clone(),
             id: self.id,
+            since: self.since,
             codes: self.codes.for_child(pid),
             compiled: CodeCache::new(pid),
         }

@@ -117,7 +117,10 @@ impl Interpreters {
         self.current.sample = None;
         let InProcess::Found(found) = self.processes.get_mut(&sample.pid)? else { return None };
         let Some(merge) = self.current.merge.take() else {
-            self.counts.add_native(origin);
+            match origin {
+                Origin::Event if sample.time >= found.since => self.counts.uncopied += 1,
+                _ => self.counts.add_native(origin),
+            }
             return None;
         };
         if merge == Merge::Mismatch {

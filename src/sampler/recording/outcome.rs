@@ -1,6 +1,7 @@
 //! The faults of an ended recording, with their causes: no samples, lost samples, CPU time without
 //! samples.
 
+use std::cmp::Reverse;
 use std::io;
 use std::time::Duration;
 
@@ -227,21 +228,19 @@ fn interpreters(ended: &Outcome<'_>) -> Vec<Message> {
         let interpreter = interpreter.name().to_owned();
         notes.push(Message::InterpreterNotSupported { interpreter, why, processes });
     }
-    let InterpreterCounts { shown, mismatched, native, elsewhere } = interpreters.counts;
-    // The first one is the reason that readers get.
-    if elsewhere > native && shown == 0 {
+    let InterpreterCounts { shown, mismatched, native, uncopied, elsewhere } = interpreters.counts;
+    if elsewhere > native.max(uncopied) && shown == 0 {
         let why = Box::new(Message::NotReadAtEvents);
         notes.push(Message::InterpretersNotRead { why });
     }
-    if mismatched > native {
-        notes.push(Message::InterpreterMismatch { stacks: mismatched });
-    }
-    if native > 0 {
-        notes.push(Message::NativeInterpreterStacks { stacks: native, shown });
-    }
-    if (1..=native).contains(&mismatched) {
-        notes.push(Message::InterpreterMismatch { stacks: mismatched });
-    }
+    let mut others = [
+        (mismatched, Message::InterpreterMismatch { stacks: mismatched }),
+        (native, Message::NativeInterpreterStacks { stacks: native, shown }),
+        (uncopied, Message::UncopiedInterpreterStacks { stacks: uncopied }),
+    ];
+    // The first one is the reason that readers get.
+    others.sort_by_key(|(stacks, _)| Reverse(*stacks));
+    notes.extend(others.into_iter().filter(|(stacks, _)| *stacks > 0).map(|(_, note)| note));
     notes
 }
 

@@ -176,12 +176,17 @@ InterpreterNotSupported "interpreter-not-supported" Detail {
 } ("functions of {} with {interpreter} are not shown: {why}",
    words::counted_as(*processes, "process", "processes"));
 
-/// Stacks of interpreted programs with native frames only.
+/// Stacks of interpreted programs with native frames only, of samples before they were recognized.
 NativeInterpreterStacks "native-interpreter-stacks" Detail {
     stacks: u64 = "their number", shown: u64 = "the number of those with the program's functions",
 } ("{} of interpreted programs {} native frames only: the sample came before the interpreter was \
-    recognized, or nothing was copied at it", words::counted(*stacks, "stack"),
-   words::by_number(*stacks, "has", "have"));
+    recognized", words::counted(*stacks, "stack"), words::by_number(*stacks, "has", "have"));
+
+/// Stacks of interpreted programs with native frames only, of later samples.
+UncopiedInterpreterStacks "uncopied-interpreter-stacks" Detail {
+    stacks: u64 = "their number",
+} ("{} of interpreted programs {} native frames only: the program's functions were not copied at the \
+    sample", words::counted(*stacks, "stack"), words::by_number(*stacks, "has", "have"));
 
 /// Functions of interpreted programs that do not fit the native frames.
 InterpreterMismatch "interpreter-mismatch" Detail { stacks: u64 = "the number of stacks" }
