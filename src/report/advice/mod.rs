@@ -63,6 +63,8 @@ pub struct Advisor {
     distribution: Distribution,
     /// The compilers of run-time code, by the file or memory of their code.
     run_times: FxHashMap<String, Vec<RunTime>>,
+    /// The one that needs no remedy for names.
+    read: Option<RunTime>,
     /// Interpreters whose programs' functions are not in the profile.
     hiding: FxHashSet<String>,
     copies: Copies,
@@ -106,6 +108,7 @@ impl Advisor {
             packages: packages::packages(files),
             distribution: Distribution::running(),
             run_times: files.iter().map(run_times).collect(),
+            read: RunTime::read_in(profile),
             hiding: interpreters::hiding(profile, files),
             copies: Copies::find(profile),
         }
@@ -172,8 +175,10 @@ impl Advisor {
             return Remedies::default();
         }
         if is_memory(file) || is_compilers_file(file) {
-            let mut names: Vec<_> = self.run_times_of(file).iter().map(|r| r.names(None)).collect();
-            if names.is_empty() {
+            let run_times = self.run_times_of(file);
+            let others = run_times.iter().filter(|run_time| Some(**run_time) != self.read);
+            let mut names: Vec<_> = others.map(|run_time| run_time.names(None)).collect();
+            if run_times.is_empty() {
                 names.push(run_time::WRITE_PERF_MAP.to_owned());
             }
             return Remedies::own(names);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use profile::{LabelValue, LocationId, MappingId, Profile, StrId, Truncation, label};
+use profile::{LabelValue, Language, LocationId, MappingId, Profile, StrId, Truncation, label};
 use sys::jit::file_names::is_compilers_file;
 
 /// The remedy for code without names if its compiler is not recognized.
@@ -102,11 +102,11 @@ fn is_made_in_memory(file: &str) -> bool {
         .any(|begin| file.starts_with(begin))
 }
 
-/// The remedy for missing names of the code that a process made at run time, if its compiler is
-/// recognized by the process's name.
-pub fn names_of_process(name: &str, pid: Option<i64>) -> String {
-    let run_time = RunTime::for_process(name);
-    run_time.map_or_else(|| WRITE_PERF_MAP.to_owned(), |run_time| run_time.names(pid))
+/// The remedy for missing names of the code that a process of a profile made at run time, if its compiler
+/// is recognized by the process's name; `None` if its functions are read without that.
+pub fn names_of_process(profile: &Profile, name: &str, pid: Option<i64>) -> Option<String> {
+    let Some(run_time) = RunTime::for_process(name) else { return Some(WRITE_PERF_MAP.to_owned()) };
+    (RunTime::read_in(profile) != Some(run_time)).then(|| run_time.names(pid))
 }
 
 /// A program or library with a compiler of run-time code.
@@ -155,6 +155,14 @@ impl RunTime {
             ("luajit", RunTime::LuaJit),
         ];
         NAMES.into_iter().find_map(|(begin, run_time)| name.starts_with(begin).then_some(run_time))
+    }
+
+    /// The one whose functions prof has read in a profile. Code of it without a name is that of other
+    /// samples, or of patterns; node with a perf map would have its names from that alone.
+    pub fn read_in(profile: &Profile) -> Option<RunTime> {
+        let is_read =
+            |mapping| Language::in_mapping(profile, mapping) == Some(Language::JavaScript);
+        profile.mappings.iter().any(is_read).then_some(RunTime::Node)
     }
 
     /// The remedy for truncated stacks, if there is one.
@@ -229,9 +237,26 @@ mod tests {
 
     #[test]
     fn the_process_is_named_in_commands() {
-        let names = names_of_process("java", Some(7));
+        let names = names_of_process(&Profile::default(), "java", Some(7)).unwrap();
         assert!(names.contains("jcmd 7 Compiler.perfmap"), "{names}");
         assert!(RunTime::Java.names(None).contains("jcmd PID "));
+    }
+
+    #[test]
+    fn functions_that_are_read_need_no_perf_map() {
+        let profile = |mapping: &str| {
+            let mut builder = Builder::new(&[("samples", "count")]);
+            let file = builder.profile.strings.intern(mapping);
+            builder.add_mapping(Mapping { file, limit: 1, ..Mapping::default() });
+            builder.finish(None)
+        };
+        let read = profile(Language::JavaScript.mapping());
+        assert_eq!(names_of_process(&read, "MainThread", None), None);
+        assert!(names_of_process(&read, "java", None).is_some());
+        let other = profile(Language::Python.mapping());
+        assert!(
+            names_of_process(&other, "MainThread", None).unwrap().contains("--perf-basic-prof")
+        );
     }
 
     #[test]

@@ -106,6 +106,11 @@ fn each_compiler_of_run_time_code_has_its_own_advice() {
         let is_java = all.contains("java") || all.contains("XX:") || all.contains("jcmd");
         assert_eq!(is_java, run_time == RunTime::Java, "{run_time:?}: {all}");
     }
+    // Its functions were read.
+    let run_times = [("//anon".to_owned(), vec![RunTime::Node])].into_iter().collect();
+    let read = Some(RunTime::Node);
+    let advisor = Advisor { run_times, read, ..Advisor::default() };
+    assert_eq!(advisor.remedies("//anon", "", &missing), [""; 0]);
     // Of a perf map that is missing now.
     let map = "/tmp/perf-7.map";
     let run_times = [(map.to_owned(), vec![RunTime::Php])].into_iter().collect();
