@@ -49,6 +49,7 @@ mod inject;
 mod inject_programs;
 mod interpreted_languages;
 mod java;
+mod javascript_direct_calls;
 mod javascript_lines;
 mod json_docs;
 mod known_answers;
