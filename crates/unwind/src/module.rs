@@ -2,6 +2,7 @@
 
 mod facts;
 mod go;
+mod greenlet;
 mod rule_cache;
 mod step;
 
@@ -126,6 +127,8 @@ pub struct ModuleUnwinder {
     file: Arc<Bytes>,
     segments: Vec<Segment>,
     entry: u64,
+    /// The function with which greenlets begin: what lies above its frame is not of their stacks.
+    first: Option<Range<u64>>,
     /// Read from the file at the first code without unwind information.
     functions: OnceCell<Functions>,
 }
@@ -156,8 +159,14 @@ impl ModuleUnwinder {
             file: file.clone(),
             segments: elf.segments.clone(),
             entry: elf.entry,
+            first: catch_panic(|| greenlet::first_function(path, file)).flatten(),
             functions: OnceCell::new(),
         }
+    }
+
+    /// True if the code at an address begins a stack, whatever its unwind information states.
+    fn begins_stack(&self, address: u64) -> bool {
+        self.first.as_ref().is_some_and(|first| first.contains(&address))
     }
 
     /// The rule of the tables for an address, unless the code from `next` on is about to return to

@@ -127,6 +127,11 @@ impl RuleCache {
     fn look_up(&mut self, module: &ModuleUnwinder, at: CodeAddress) -> Rule {
         let address = at.lookup().0;
         self.rows.forget_last();
+        if module.begins_stack(address) {
+            self.misses += 1;
+            self.rows.keep_at(module.image, address, Rule::Outermost);
+            return Rule::Outermost;
+        }
         if !self.closed && !module.is_go {
             module.tables.prepare_copy(module.image, address);
         }
