@@ -34,6 +34,13 @@ pub const FARTHEST_END: i32 = 16 << 20;
 /// behind the stack, which is not present and would be accessed at each sample.
 pub const SKIPPED_WORDS: i32 = 256;
 
+/// Bytes at the end of a thread's stack that have its outermost frames, for stacks that are longer than
+/// what is copied of them: the larger number that is in memory. Ruby has the stack of its virtual machine,
+/// 1 MiB, in the frame of each thread's first function, which has a frame pointer, and uses it from both
+/// ends. The thread's own variables take 2 KiB.
+pub const OUTERMOST: i32 = 8 << 10;
+const LESS: i32 = 4 << 10;
+
 /// The words on a program's stack for the search.
 #[derive(Clone, Copy, Debug)]
 pub struct GoSearch {
@@ -157,6 +164,26 @@ impl GoSearch {
         c.load(AccessSize::Long, R1, R10, self.word());
         c.store(AccessSize::Long, R10, self.end(), R1);
         c.put(known);
+    }
+
+    /// In place of another stack: at most [`OUTERMOST`] bytes below the address in `end`, the end of the
+    /// stack on which the thread runs. `end` is preserved.
+    pub fn set_outermost(self, c: &mut BpfCode, end: Reg) {
+        let [less, done] = [(); 2].map(|()| c.label());
+        for word in [self.goroutine(), self.system(), self.resumed()] {
+            c.store_value(AccessSize::Long, R10, word, 0);
+        }
+        c.store(AccessSize::Long, R10, self.end(), end);
+        c.op(AluOp::Mov, R3, end);
+        c.op_value(AluOp::Add, R3, -OUTERMOST);
+        c.store(AccessSize::Long, R10, self.begin(), R3);
+        read_user(c, self.word(), 8, less);
+        c.jump(done);
+        c.put(less);
+        c.op(AluOp::Mov, R1, end);
+        c.op_value(AluOp::Add, R1, -LESS);
+        c.store(AccessSize::Long, R10, self.begin(), R1);
+        c.put(done);
     }
 
     /// `to` = the number of bytes that were found, at most `size`.

@@ -1,13 +1,14 @@
 //! What a program that writes records adds to them about the thread's stack, which the kernel does not
 //! copy: the return addresses that it has replaced for return probes, and the other stack of a thread
-//! that runs Go. Before that, it walks over the frames of an interpreter ([`walk`](super::walk)).
+//! that runs Go, or the outermost frames of a thread whose stack is longer than the kernel's copy. Before
+//! that, it walks over the frames of an interpreter ([`walk`](super::walk)).
 
 use std::io;
 use std::sync::Arc;
 
 use super::btf::Btf;
 use super::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
-use super::go_stack::GoSearch;
+use super::go_stack::{FARTHEST_END, GoSearch};
 use super::return_probes::{ReturnProbes, read_kernel};
 use super::snippets::{self, KEY, Output, RecordBytes, RecordRegisters, control};
 use super::syscall::{EntrySize, Map, MapKind};
@@ -25,6 +26,10 @@ const REPLACED: usize = MAX_REPLACED * 16;
 /// Maximum number of bytes of a thread's other stack: a value of a map for each CPU has less than
 /// 32 KiB.
 const MAX_GO: usize = 16 << 10;
+
+/// Distance in bytes from a thread's stack pointer to the end of its stack up to which the kernel's copy
+/// has all of it, if it is in memory.
+const SHORT_STACK: i32 = 32 << 10;
 
 /// Binary logarithm of the number of interpreter frames that count as another record, of which a
 /// limited number is written: both take about 10 µs.
@@ -67,7 +72,7 @@ pub struct StackParts {
 #[derive(Clone, Copy)]
 struct PartWords {
     now: i16,
-    /// 1 if the other stack was found.
+    /// 1 if the other stack was found, or the end of this one.
     has_go: i16,
     probe: i16,
     pair: [i16; 2],
@@ -172,6 +177,7 @@ impl StackParts {
         }
         c.store(AccessSize::Long, R10, words.now, R8);
         self.find_go(c, words);
+        self.find_outermost(c, words);
         c.load(AccessSize::Long, R8, R10, words.now);
         self.find_probe(c, words, plain);
         c.store_value(AccessSize::Word, R10, KEY, 0);
@@ -238,6 +244,28 @@ impl StackParts {
         c.put(none);
     }
 
+    /// Finds the outermost frames of a long stack, if there is no other stack: in a thread of the C
+    /// library, they lie below its control block. Overwrites `R7` to `R9`.
+    fn find_outermost(&self, c: &mut BpfCode, words: PartWords) {
+        let none = c.label();
+        let PartWords { has_go, search, .. } = words;
+        c.load(AccessSize::Long, R1, R10, has_go);
+        c.jump_if_value(If::Differ, R1, 0, none);
+        c.call(Helper::CurrentTask);
+        c.load(AccessSize::Long, R7, R0, self.fields.thread_pointer);
+        c.op(AluOp::Mov, R1, R0);
+        c.call(Helper::TaskRegs);
+        c.load(AccessSize::Long, R8, R0, self.fields.sp);
+        c.jump_if(If::AtLeast, R8, R7, none);
+        c.op(AluOp::Mov, R9, R7);
+        c.op(AluOp::Sub, R9, R8);
+        c.jump_if_value(If::Less, R9, SHORT_STACK, none);
+        c.jump_if_value(If::Greater, R9, FARTHEST_END, none);
+        search.set_outermost(c, R7);
+        c.store_value(AccessSize::Long, R10, has_go, 1);
+        c.put(none);
+    }
+
     /// The word for it = the innermost replaced return address, or 0. Jumps to `nothing` if there is
     /// neither that nor another stack. Overwrites `R9`.
     fn find_probe(&self, c: &mut BpfCode, words: PartWords, nothing: CodeLabel) {
@@ -278,8 +306,8 @@ impl StackParts {
         c.put(end);
     }
 
-    /// Adds the other stack to the record at `R7`, if it was found, and to its length in `R9`; else
-    /// jumps to `without`.
+    /// Adds the other stack, or the end of this one, to the record at `R7`, if it was found, and to its
+    /// length in `R9`; else jumps to `without`.
     fn add_go(&self, c: &mut BpfCode, words: PartWords, without: CodeLabel) {
         let read = c.label();
         let begin = self.fixed + REPLACED;

@@ -1,7 +1,8 @@
 //! The other stack of a thread that runs Go, read at the same moment as a sample.
 
 /// Saved stack pointers of a thread that runs Go, and the bytes of the stack on which it does not run:
-/// its own one, or the one of its goroutine. Empty: unknown.
+/// its own one, or the one of its goroutine. Of another thread, there may be the outermost bytes of its
+/// stack instead, without pointers. Empty: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GoStacks<'a>(&'a [u8]);
 

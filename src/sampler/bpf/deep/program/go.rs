@@ -1,31 +1,42 @@
-//! Copies of the other stack of a thread that runs Go.
+//! Copies of the other stack of a thread that runs Go, or of the end of a long stack.
 
 use super::{DeepProgram, HOLES, LENGTH, header};
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
 use crate::sampler::bpf::deep::GO_STACK;
-use crate::sampler::bpf::go_stack::GoSearch;
+use crate::sampler::bpf::go_stack::{FARTHEST_END, GoSearch, OUTERMOST};
+use sys::arch::PAGE;
 use sys::record::GoStacks;
 
-use Reg::{R0, R1, R2, R3, R9, R10};
+use Reg::{R0, R1, R2, R3, R6, R7, R9, R10};
 
 /// Sizes of copies in bytes: the smallest that suffices, or the largest, is used. Most goroutines have
 /// small stacks.
 const SIZES: [usize; 2] = [4 << 10, 32 << 10];
 
 impl DeepProgram<'_> {
-    /// Submits a record with the other stack, if there is one. `R7` is the base of the thread's local
-    /// memory, `R8` the start of the process's first stack; both are preserved, and so is `R6`.
+    /// Submits a record with the other stack, if there is one, else with the end of this one, if it is
+    /// longer than what is copied. `R6` is the stack pointer, `R7` the base of the thread's local memory,
+    /// above its stack, `R8` the start of the process's first stack; all are preserved.
     pub(super) fn copy_go(&self, c: &mut BpfCode) {
-        let [none, large] = [(); 2].map(|()| c.label());
+        let [none, large, done] = [(); 3].map(|()| c.label());
         let search = GoSearch::below(LENGTH);
         search.find(c, none);
         search.length(c, R2, SIZES[1]);
         c.jump_if_value(If::Greater, R2, SIZES[0] as i32, large);
-        self.submit_go(c, search, SIZES[0], none);
-        c.jump(none);
+        self.submit_go(c, search, SIZES[0], done);
+        c.jump(done);
         c.put(large);
-        self.submit_go(c, search, SIZES[1], none);
+        self.submit_go(c, search, SIZES[1], done);
+        c.jump(done);
         c.put(none);
+        c.jump_if(If::AtLeast, R6, R7, done);
+        c.op(AluOp::Mov, R1, R7);
+        c.op(AluOp::Sub, R1, R6);
+        c.jump_if_value(If::Less, R1, self.cap as i32 - PAGE as i32, done);
+        c.jump_if_value(If::Greater, R1, FARTHEST_END, done);
+        search.set_outermost(c, R7);
+        self.submit_go(c, search, OUTERMOST as usize, done);
+        c.put(done);
     }
 
     /// Submits a record with at most `size` bytes of the stack that was found.
