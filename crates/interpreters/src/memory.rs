@@ -3,11 +3,13 @@
 use std::cell::Cell;
 use std::fmt;
 
+pub(crate) use blocks::Blocks;
 #[cfg(test)]
 pub(crate) use counted::Counted;
 #[cfg(any(test, feature = "testing"))]
 pub use recorded::{Recorded, Recorder};
 
+mod blocks;
 #[cfg(test)]
 mod counted;
 #[cfg(any(test, feature = "testing"))]
@@ -26,6 +28,9 @@ pub trait Memory {
     fn is_copy(&self) -> bool {
         false
     }
+
+    /// From now on, reads what the process has then: what was kept of earlier reads is forgotten.
+    fn renew(&self) {}
 }
 
 /// The reason why memory could not be read.

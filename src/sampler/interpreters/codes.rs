@@ -21,6 +21,7 @@ const MOST_BYTES: usize = 64 << 20;
 const GONE: &str = "its code is gone";
 const ENDED: &str = "its process has ended";
 const UNREADABLE: &str = "its name cannot be read";
+const TOO_MANY: &str = "too many functions were new at that time";
 
 /// The functions of a language.
 #[derive(Clone, Copy, Debug)]
@@ -260,7 +261,8 @@ impl Codes {
             }
             Name::Found(_) | Name::Gone => GONE,
             Name::Unreadable(ReadError::Ended) => ENDED,
-            Name::Unreadable(_) => UNREADABLE,
+            Name::Unreadable(ReadError::Budget) => TOO_MANY,
+            Name::Unreadable(ReadError::Unmapped | ReadError::Denied) => UNREADABLE,
         };
         copied.map(Arc::new).ok_or(why)
     }

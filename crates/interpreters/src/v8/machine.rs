@@ -13,6 +13,7 @@ pub(super) use entered::Entered;
 
 use super::V8;
 use super::heap::{Heap, No, TAG, is_object};
+use crate::memory::Blocks;
 use crate::merge::NativeStack;
 use crate::{CodeKey, Executed, Memory, UserFrame};
 
@@ -121,9 +122,11 @@ pub(super) fn executed(v8: &V8, key: &CodeKey, memory: &dyn Memory) -> Executed 
     if let Some(frames) = v8.entered.frames(heap, key) {
         return Executed::Momentary(frames);
     }
+    let heap = Heap { memory: &Blocks::new(memory), ..heap };
     match frames(v8, heap, &own, place, key.identity[3]) {
         Ok((frames, Validity::Key)) => Executed::Frames(frames),
         Ok((frames, Validity::Code(stream))) => {
+            heap.memory.renew();
             // What cannot be kept is read again.
             let _ = v8.entered.keep(heap, *key, stream, &frames);
             Executed::Momentary(frames)

@@ -31,6 +31,7 @@ pub use offsets::{Constants, Offsets};
 
 use source::Sources;
 
+use crate::memory::Blocks;
 use crate::merge::{Merge, NativeStack};
 use crate::walk::{Behind, Block, Next, Start, WalkDescriptor};
 use crate::{ChainEnd, CodeKey, Copied, Executed, Memory, Name, Runtime, UserFrame};
@@ -154,6 +155,6 @@ impl Runtime for V8 {
     }
 
     fn name(&self, code: &CodeKey, memory: &dyn Memory) -> Name {
-        names::name(self, code, memory)
+        names::name(self, code, &Blocks::new(memory))
     }
 }

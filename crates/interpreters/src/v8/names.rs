@@ -78,6 +78,7 @@ fn read(v8: &V8, heap: Heap<'_>, key: &CodeKey) -> Result<Code, No> {
         Some(bytecode) => steps(&position_table(heap, bytecode)?, line),
         None => Vec::new(),
     };
+    heap.memory.renew();
     check_identity(heap, key)?;
     let lines = Lines::Steps(bytecode.into());
     Ok(Code { function, file, first_line, lines })

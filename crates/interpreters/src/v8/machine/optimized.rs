@@ -72,6 +72,8 @@ pub(super) fn frames(
         }
         place = caller;
     }
+    // It may have been collected since the reading began.
+    heap.memory.renew();
     let own = frame(heap, key.object, place.at, compiler)?;
     if own.identity != key.identity {
         return Err(No::Other);
