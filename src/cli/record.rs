@@ -277,14 +277,12 @@ pub fn reasons(
 /// Advice for names of code that is made at run time, for the process with most of it, when more
 /// than 5 % of the samples go through such code.
 pub fn run_time_code(profile: &Profile, samples: u64) -> Option<String> {
-    let mut all = symbols::run_time_code(profile).into_iter();
-    let (process, share, remedy) = all.find_map(|(process, pid, share)| {
+    let all = symbols::run_time_code(profile).into_iter();
+    let mut most = all.filter(|(.., share)| share.saturating_mul(20) > samples);
+    let (process, share, remedy) = most.find_map(|(process, pid, share)| {
         let remedy = run_time::names_of_process(profile, &process, pid)?;
         Some((process, share, remedy))
     })?;
-    if share.saturating_mul(20) <= samples {
-        return None;
-    }
     let share = percent(share, samples);
     Some(format!(
         "{share} of the samples go through code that {process} made at run time; for its names, \

@@ -1,6 +1,6 @@
 //! Remedies for run-time code: the options of its compilers that give it names and whole stacks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
@@ -102,11 +102,32 @@ fn is_made_in_memory(file: &str) -> bool {
         .any(|begin| file.starts_with(begin))
 }
 
-/// The remedy for missing names of the code that a process of a profile made at run time, if its compiler
-/// is recognized by the process's name; `None` if its functions are read without that.
+/// The remedy for missing names of the code that a process made at run time, if its compiler is
+/// recognized: by the binaries in its stacks, since a process may have any name (npm is one of node), else
+/// by its name. `None` if its functions are read without that.
 pub fn names_of_process(profile: &Profile, name: &str, pid: Option<i64>) -> Option<String> {
-    let Some(run_time) = RunTime::for_process(name) else { return Some(WRITE_PERF_MAP.to_owned()) };
+    let found = in_process(profile, name).or_else(|| RunTime::for_process(name));
+    let Some(run_time) = found else { return Some(WRITE_PERF_MAP.to_owned()) };
     (RunTime::read_in(profile) != Some(run_time)).then(|| run_time.names(pid))
+}
+
+/// The one whose binary has most of the samples of the processes with a name.
+fn in_process(profile: &Profile, name: &str) -> Option<RunTime> {
+    let (key, name) = (profile.strings.find(label::PROCESS)?, profile.strings.find(name)?);
+    let of_mapping: Vec<Option<RunTime>> =
+        profile.mappings.iter().map(|m| RunTime::for_binary(profile.str(m.file))).collect();
+    let mut samples: BTreeMap<RunTime, u64> = BTreeMap::new();
+    for sample in &profile.samples {
+        if profile.labels.value(sample.labels, key) != Some(LabelValue::Str(name)) {
+            continue;
+        }
+        let locations = profile.stacks.get(sample.stack).iter();
+        let mut mappings = locations.filter_map(|l| profile.locations[l.0 as usize].mapping);
+        if let Some(found) = mappings.find_map(|mapping| of_mapping[mapping.0 as usize]) {
+            *samples.entry(found).or_default() += 1;
+        }
+    }
+    samples.into_iter().max_by_key(|(_, n)| *n).map(|(run_time, _)| run_time)
 }
 
 /// A program or library with a compiler of run-time code.
@@ -237,7 +258,8 @@ mod tests {
 
     #[test]
     fn the_process_is_named_in_commands() {
-        let names = names_of_process(&Profile::default(), "java", Some(7)).unwrap();
+        let profile = Builder::new(&[("samples", "count")]).profile;
+        let names = names_of_process(&profile, "java", Some(7)).unwrap();
         assert!(names.contains("jcmd 7 Compiler.perfmap"), "{names}");
         assert!(RunTime::Java.names(None).contains("jcmd PID "));
     }
@@ -257,6 +279,25 @@ mod tests {
         assert!(
             names_of_process(&other, "MainThread", None).unwrap().contains("--perf-basic-prof")
         );
+    }
+
+    #[test]
+    fn a_process_that_has_renamed_itself_gets_the_advice_of_its_program() {
+        let mut builder = Builder::new(&[("samples", "count")]);
+        let process = builder.profile.strings.intern(label::PROCESS);
+        for (name, file) in [("npm ls", "/usr/bin/node"), ("other", "/usr/bin/php8.2")] {
+            let file = builder.profile.strings.intern(file);
+            let mapping = builder.add_mapping(Mapping { file, limit: 100, ..Mapping::default() });
+            let location = builder.location(Some(mapping), 1);
+            let name = builder.profile.strings.intern(name);
+            let label = Label { key: process, value: LabelValue::Str(name) };
+            let labels = builder.profile.labels.intern(&[label]);
+            builder.add(&[location], labels, 0, &[(Column(0), 1)]);
+        }
+        let advice = |name| names_of_process(&builder.profile, name, None).unwrap();
+        assert_eq!(advice("npm ls"), RunTime::Node.names(None));
+        assert_eq!(advice("other"), RunTime::Php.names(None));
+        assert_eq!(advice("third"), WRITE_PERF_MAP);
     }
 
     #[test]
