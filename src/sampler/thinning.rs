@@ -5,11 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Event;
-use sys::cpu_allowance::{CpuAllowance, Deferrable};
+use sys::cpu_allowance::{CpuAllowance, Deferrable, Watched};
 use sys::os;
 
 /// CPU time for samples, as a part of a core.
-const SHARE: f64 = 0.003;
+fn share(watched: Watched) -> f64 {
+    match watched {
+        Watched::Machine => 0.003,
+        Watched::Chosen => 0.03,
+    }
+}
 
 /// The largest N.
 const MOST: u32 = 8;
@@ -24,9 +29,10 @@ struct Factor(u32);
 impl Factor {
     /// The next N, if the samples of a time took `used`. It grows at once, and shrinks slowly, so
     /// that a compiler that is started again and again is a steady load.
-    fn next(self, time: Duration, used: Duration) -> Factor {
+    fn next(self, time: Duration, used: Duration, watched: Watched) -> Factor {
         let share = used.as_secs_f64() / time.as_secs_f64().max(1e-3);
-        let wanted = (f64::from(self.0) * share / SHARE).ceil().min(f64::from(MOST)) as u32;
+        let wanted =
+            (f64::from(self.0) * share / self::share(watched)).ceil().min(f64::from(MOST)) as u32;
         Factor(wanted.clamp(self.0 - self.0 / 4, MOST).max(1))
     }
 }
@@ -61,7 +67,11 @@ impl Thinning {
         let used = os::thread_cpu_time() + self.allowance.used(Deferrable::Analysis);
         // What is read and analysed for the first time is expensive.
         if !self.allowance.is_starting() {
-            self.factor = self.factor.next(time, used.saturating_sub(self.chosen.1));
+            self.factor = self.factor.next(
+                time,
+                used.saturating_sub(self.chosen.1),
+                self.allowance.watched(),
+            );
         }
         self.chosen = (Instant::now(), used);
     }
@@ -98,7 +108,7 @@ mod tests {
     fn settled(samples: u32, each: Duration, fixed: Duration) -> u32 {
         let mut factor = Factor(1);
         for _ in 0..30 {
-            factor = factor.next(SECOND, fixed + each * samples / factor.0);
+            factor = factor.next(SECOND, fixed + each * samples / factor.0, Watched::Machine);
         }
         factor.0
     }
@@ -110,9 +120,11 @@ mod tests {
         // 198 samples of 60 µs are 12 ms.
         assert!((3..=4).contains(&settled(198, us(60), Duration::ZERO)));
         assert_eq!(settled(198, us(60), ms(50)), MOST);
-        assert_eq!(Factor(8).next(SECOND, Duration::ZERO), Factor(6));
-        assert_eq!(Factor(1).next(SECOND, Duration::ZERO), Factor(1));
-        assert_eq!(Factor(1).next(SECOND, ms(100)), Factor(MOST));
+        let next = |n, used| Factor(n).next(SECOND, used, Watched::Machine);
+        assert_eq!(next(8, Duration::ZERO), Factor(6));
+        assert_eq!(next(1, Duration::ZERO), Factor(1));
+        assert_eq!(next(1, ms(100)), Factor(MOST));
+        assert_eq!(Factor(1).next(SECOND, ms(15), Watched::Chosen), Factor(1));
     }
 
     #[test]

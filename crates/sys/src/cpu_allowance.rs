@@ -35,6 +35,27 @@ const START: Duration = Duration::from_secs(3);
 /// CPU time that all of prof may use in that time before work waits.
 const AT_START: Duration = Duration::from_millis(500);
 
+/// What is watched, which decides what that may cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Watched {
+    /// The whole machine, maybe for days: 1 % of a core.
+    #[default]
+    Machine,
+    /// Processes that the user has chosen, and waits for: 5 % of a core. A large program of an
+    /// interpreter has new stacks all the time.
+    Chosen,
+}
+
+impl Watched {
+    /// The factor of all limits.
+    pub fn times(self) -> u32 {
+        match self {
+            Watched::Machine => 1,
+            Watched::Chosen => 5,
+        }
+    }
+}
+
 /// The limits of a kind of work, as CPU time in each window.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -48,7 +69,8 @@ struct Limits {
 }
 
 impl Deferrable {
-    /// All together stay below 1 % of a core, with what cannot wait: 100 ms in 10 s.
+    /// All together stay below 1 % of a core, with what cannot wait: 100 ms in 10 s; see
+    /// [`Watched::times`].
     const fn limits(self) -> Limits {
         const fn ms(n: u64) -> Duration {
             Duration::from_millis(n)
@@ -86,6 +108,7 @@ impl Ledger {
 /// Decides what may go on, from times and sums of CPU time.
 #[derive(Debug, Default)]
 struct Decision {
+    watched: Watched,
     all: Ledger,
     names: Ledger,
     analysis: Ledger,
@@ -95,10 +118,13 @@ impl Decision {
     /// True if the work may go on. `all` and `own`: CPU time since the start of prof, and of the
     /// work.
     fn allows(&mut self, work: Deferrable, now: Duration, all: Duration, own: Duration) -> bool {
+        let times = self.watched.times();
         if now < START {
-            return all < AT_START;
+            return all < AT_START * times;
         }
-        let Limits { all: all_limit, most, least } = work.limits();
+        let limits = work.limits();
+        let [all_limit, most, least] =
+            [limits.all, limits.most, limits.least].map(|limit| limit * times);
         let ledger = match work {
             Deferrable::Names => &mut self.names,
             Deferrable::Analysis => &mut self.analysis,
@@ -112,6 +138,7 @@ impl Decision {
 /// The CPU time that a recording allows itself, from now on.
 #[derive(Debug)]
 pub struct CpuAllowance {
+    watched: Watched,
     started: Instant,
     before: Duration,
     decision: Mutex<Decision>,
@@ -124,18 +151,29 @@ pub struct CpuAllowance {
 
 impl Default for CpuAllowance {
     fn default() -> CpuAllowance {
+        CpuAllowance::new(Watched::default())
+    }
+}
+
+impl CpuAllowance {
+    /// Of a recording that begins now.
+    pub fn new(watched: Watched) -> CpuAllowance {
         CpuAllowance {
+            watched,
             started: Instant::now(),
             before: os::own_cpu_time(),
-            decision: Mutex::default(),
+            decision: Mutex::new(Decision { watched, ..Decision::default() }),
             names: AtomicU64::new(0),
             analysis: AtomicU64::new(0),
             is_lifted: AtomicBool::new(false),
         }
     }
-}
 
-impl CpuAllowance {
+    /// What is watched.
+    pub fn watched(&self) -> Watched {
+        self.watched
+    }
+
     /// True if this work may go on now.
     pub fn allows(&self, work: Deferrable) -> bool {
         if self.is_lifted.load(Ordering::Relaxed) {
@@ -217,7 +255,16 @@ mod tests {
     /// Prof with work that goes on whenever it may, each time for `piece`, and `fixed` of other CPU
     /// time in each 100 ms. Returns the CPU time so far after each 100 ms, and that of the work.
     fn run(work: Deferrable, fixed: Duration, piece: Duration, seconds: u64) -> Vec<[Duration; 2]> {
-        let mut decision = Decision::default();
+        run_for(Watched::Machine, work, [fixed, piece], seconds)
+    }
+
+    fn run_for(
+        watched: Watched,
+        work: Deferrable,
+        [fixed, piece]: [Duration; 2],
+        seconds: u64,
+    ) -> Vec<[Duration; 2]> {
+        let mut decision = Decision { watched, ..Decision::default() };
         let (mut all, mut own) = (Duration::ZERO, Duration::ZERO);
         let mut sums = Vec::new();
         for step in 0..seconds * 10 {
@@ -252,6 +299,17 @@ mod tests {
                 let own = limits.most + piece * PARTS;
                 assert!(most(&sums, 1) < own, "{work:?} {fixed:?}: {:?}", most(&sums, 1));
             }
+        }
+    }
+
+    #[test]
+    fn processes_that_the_user_has_chosen_may_cost_more() {
+        for work in [Deferrable::Names, Deferrable::Analysis] {
+            let sums = run_for(Watched::Chosen, work, [ms(1), ms(5)], 60);
+            assert!(most(&sums, 0) < ms(500), "{work:?}: {:?}", most(&sums, 0));
+            let machine = run(work, ms(1), ms(5), 60);
+            let used = |sums: &[[Duration; 2]]| sums[599][1] - sums[199][1];
+            assert!(used(&sums) > 3 * used(&machine), "{work:?}: {:?}", used(&sums));
         }
     }
 

@@ -12,7 +12,7 @@ use crate::report::terminal::Control;
 use crate::sampler::{self, Interrupts, Live, LivePart, Options, Recording, Target, Window};
 use messages::Level;
 use profile::NameRequest;
-use sys::cpu_allowance::CpuAllowance;
+use sys::cpu_allowance::{CpuAllowance, Watched};
 use sys::printed::Stderr;
 
 /// The number of a recording: there is another one when the user wants other data.
@@ -175,7 +175,8 @@ impl Starter {
         options.stdout_to_stderr = !self.draws;
         let window = Window { duration: target.duration, ..window };
         let is_whole_machine = matches!(options.target, Target::Everything);
-        let allowance = Arc::new(CpuAllowance::default());
+        let watched = if is_whole_machine { Watched::Machine } else { Watched::Chosen };
+        let allowance = Arc::new(CpuAllowance::new(watched));
         options.allowance = Some(allowance.clone());
         // A rate that the user has chosen is kept.
         options.thins_samples = !self.has_chosen_rate;
