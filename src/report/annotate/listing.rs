@@ -5,7 +5,7 @@ use crate::report::text::{clean, in_brackets};
 use crate::report::values;
 use code::sources::Newer;
 use code::text::{NoText, Origin};
-use profile::StrId;
+use profile::{Language, MappingId, Profile, StrId};
 use sys::jit::file_names::is_compilers_file;
 use view::RowValues;
 use view::source::{InlinedLine, Unit};
@@ -38,21 +38,59 @@ pub fn head_notes(view: &View, unit: Unit, annotated: &Annotated<'_>) -> Vec<Str
         notes.push("note: without a name, this code has no source lines".to_owned());
         return notes;
     }
-    notes.extend(source_note(annotated, file).map(|note| clean(&format!("note: {note}"))));
+    let language = language_of(p, listing.mapping);
+    let note = source_note(annotated, file, language);
+    notes.extend(note.map(|note| clean(&format!("note: {note}"))));
     if listing.lines.iter().all(|line| line.line <= 0) {
-        let binary = listing.mapping.map_or("", |m| p.str(p.mappings[m.0 as usize].file));
-        let note = if is_compilers_file(binary) {
-            "no line numbers: the JIT compiler has not written them"
-        } else {
-            "no line numbers; they need debug information (compile with -g), then: prof symbolize --force"
-        };
-        notes.push(format!("note: {note}"));
+        notes.push(format!("note: {}", no_lines(p, listing.mapping)));
     }
     notes
 }
 
-/// The state of the source file, if it is not as expected.
-fn source_note(annotated: &Annotated<'_>, recorded: &str) -> Option<String> {
+/// The language of a function that has no address.
+fn language_of(profile: &Profile, mapping: Option<MappingId>) -> Option<Language> {
+    let mapping = &profile.mappings[mapping?.0 as usize];
+    Language::in_mapping(profile, mapping)
+}
+
+/// Why a function has no lines, and what gives it lines.
+fn no_lines(profile: &Profile, mapping: Option<MappingId>) -> &'static str {
+    let binary = mapping.map_or("", |m| profile.str(profile.mappings[m.0 as usize].file));
+    match language_of(profile, mapping) {
+        Some(Language::JavaScript) => {
+            "no line numbers: they are counted in the source text that V8 has in memory, which was \
+             gone, or too long to be read at that time; a longer recording may have them"
+        }
+        Some(Language::Java) => {
+            "no line numbers; they are in its class file if it is compiled with javac -g"
+        }
+        Some(Language::Python | Language::Ruby | Language::Php) => {
+            "no line numbers: the interpreter has none for this code, or it was gone when they were \
+             read from its memory"
+        }
+        None if is_compilers_file(binary) => {
+            "no line numbers: the JIT compiler has not written them"
+        }
+        None => {
+            "no line numbers; they need debug information (compile with -g), then: prof symbolize --force"
+        }
+    }
+}
+
+/// True for the name of code of an interpreter's program that was in no file: `<string>`,
+/// `<frozen importlib._bootstrap>`, `node:fs`, `(eval)`.
+fn is_no_file(name: &str) -> bool {
+    let starts = ["<", "(eval", "node:", "evalmachine.", "[eval"];
+    starts.iter().any(|start| name.starts_with(start)) || name.ends_with(" : eval()'d code")
+}
+
+/// The state of the source file, if it is not as expected; `language`: that of its program, if an
+/// interpreter executes it.
+fn source_note(
+    annotated: &Annotated<'_>,
+    recorded: &str,
+    language: Option<Language>,
+) -> Option<String> {
     let text = &annotated.text;
     let why = match &text.text {
         Ok(found) => {
@@ -75,6 +113,9 @@ fn source_note(annotated: &Annotated<'_>, recorded: &str) -> Option<String> {
     };
     Some(match why {
         NoText::Unnamed => return None,
+        NoText::Missing if language.is_some() && is_no_file(recorded) => {
+            format!("{recorded} is no file: its source was in the program's memory only")
+        }
         NoText::Missing => {
             format!("no source file {recorded}; --source-path names the directory that has it")
         }
@@ -122,4 +163,37 @@ pub fn printed(line: &str) -> String {
         }
     }
     clean(&out).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::{Builder, Mapping};
+
+    #[test]
+    fn functions_of_interpreters_without_lines_are_not_to_be_compiled_with_debug_information() {
+        let mut builder = Builder::new(&[("samples", "count")]);
+        let mut why = |file: &str| {
+            let file = builder.profile.strings.intern(file);
+            let mapping = builder.add_mapping(Mapping { file, limit: 1, ..Mapping::default() });
+            no_lines(&builder.profile, Some(mapping)).to_owned()
+        };
+        for language in Language::ALL {
+            let note = why(language.mapping());
+            assert!(!note.contains("symbolize") && !note.contains("with -g"), "{note}");
+            assert_eq!(note.contains("javac -g"), language == Language::Java, "{note}");
+        }
+        assert!(why("/usr/bin/app").contains("compile with -g"));
+        assert!(no_lines(&builder.profile, None).contains("compile with -g"));
+    }
+
+    #[test]
+    fn code_that_was_in_no_file_is_recognized() {
+        for name in ["<string>", "<frozen importlib._bootstrap>", "node:fs", "(eval):1", "[eval]"] {
+            assert!(is_no_file(name), "{name}");
+        }
+        for name in ["/srv/app.py", "app.js", "node/a.js", "file:///srv/app.mjs"] {
+            assert!(!is_no_file(name), "{name}");
+        }
+    }
 }
