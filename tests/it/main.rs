@@ -90,6 +90,7 @@ mod shapes;
 mod short_lived_code;
 mod shortest_period;
 mod spans;
+mod stack_roots;
 mod stacks;
 mod symbol_cache;
 mod symbolize;

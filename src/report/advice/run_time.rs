@@ -114,7 +114,7 @@ pub fn names_of_process(profile: &Profile, name: &str, pid: Option<i64>) -> Opti
 /// The one whose binary has most of the samples of the processes with a name.
 fn in_process(profile: &Profile, name: &str) -> Option<RunTime> {
     let (key, name) = (profile.strings.find(label::PROCESS)?, profile.strings.find(name)?);
-    let of_mapping: Vec<Option<RunTime>> =
+    let run_times: Vec<Option<RunTime>> =
         profile.mappings.iter().map(|m| RunTime::for_binary(profile.str(m.file))).collect();
     let mut samples: BTreeMap<RunTime, u64> = BTreeMap::new();
     for sample in &profile.samples {
@@ -123,7 +123,7 @@ fn in_process(profile: &Profile, name: &str) -> Option<RunTime> {
         }
         let locations = profile.stacks.get(sample.stack).iter();
         let mut mappings = locations.filter_map(|l| profile.locations[l.0 as usize].mapping);
-        if let Some(found) = mappings.find_map(|mapping| of_mapping[mapping.0 as usize]) {
+        if let Some(found) = mappings.find_map(|mapping| run_times[mapping.0 as usize]) {
             *samples.entry(found).or_default() += 1;
         }
     }
@@ -294,7 +294,8 @@ mod tests {
             let labels = builder.profile.labels.intern(&[label]);
             builder.add(&[location], labels, 0, &[(Column(0), 1)]);
         }
-        let advice = |name| names_of_process(&builder.profile, name, None).unwrap();
+        let profile = builder.finish(None);
+        let advice = |name| names_of_process(&profile, name, None).unwrap();
         assert_eq!(advice("npm ls"), RunTime::Node.names(None));
         assert_eq!(advice("other"), RunTime::Php.names(None));
         assert_eq!(advice("third"), WRITE_PERF_MAP);

@@ -32,7 +32,8 @@ const LONGEST_LOOK: Duration = Duration::from_millis(300);
 const OF_SLEEPER: Budget = Budget { bytes: 1 << 20, calls: 10_000 };
 
 impl Interpreters {
-    /// Those that run in these processes: their first waits may last for all of the recording.
+    /// Those that run in these processes: a wait may last for all of the recording, and the first samples
+    /// are all of a short one.
     pub fn running_in(processes: &[i32]) -> Interpreters {
         let mut interpreters = Interpreters::default();
         let begun = Instant::now();
@@ -72,14 +73,20 @@ impl Interpreters {
     pub fn set_maps(&mut self, maps: Option<Arc<WalkMaps>>) {
         // Maps have the PIDs of the kernel's namespace.
         self.maps = maps.filter(|_| procfs::is_first_pid_namespace());
-        let maps = self.maps.as_deref();
-        self.processes.retain(|pid, process| match (maps, process) {
-            (_, InProcess::Found(found)) if found.runtime.walks().is_empty() => true,
-            (Some(maps), InProcess::Found(found)) => {
-                maps.set(*pid, found.id, found.runtime.walks()).is_ok()
+        let (maps, managed) = (self.maps.as_deref(), &self.managed);
+        self.processes.retain(|pid, process| {
+            let is_kept = match (maps, process) {
+                (_, InProcess::Found(found)) if found.runtime.walks().is_empty() => true,
+                (Some(maps), InProcess::Found(found)) => {
+                    maps.set(*pid, found.id, found.runtime.walks()).is_ok()
+                }
+                (Some(_), InProcess::Searched(_)) => true,
+                _ => false,
+            };
+            if !is_kept {
+                managed.remove(*pid);
             }
-            (Some(_), InProcess::Searched(_)) => true,
-            _ => false,
+            is_kept
         });
     }
 

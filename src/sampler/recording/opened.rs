@@ -69,7 +69,10 @@ impl Unattached {
             }
             Target::Command(_) | Target::Everything | Target::Cgroup(_) => Vec::new(),
         };
-        let walks = may_have_programs && options.stacks.has_copies();
+        // Processes that the user has chosen are recognized before their first sample. Those of a whole
+        // machine are too many for that, where only waits of threads need it.
+        let is_chosen = !matches!(options.target, Target::Everything);
+        let walks = options.stacks.has_copies() && (may_have_programs || is_chosen);
         let processes = if walks { options.target.processes(&pids) } else { Vec::new() };
         Unattached {
             frames: may_have_programs.then(BpfFrames::read),
