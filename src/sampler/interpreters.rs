@@ -36,7 +36,7 @@ use sys::jit::file_names::number_of_dump;
 use sys::os;
 use sys::procfs;
 use sys::record::Record;
-use unwind::{Frame, Place};
+use unwind::Frame;
 
 /// Number of processes above which those that have ended are forgotten.
 const MANY_PROCESSES: usize = 1 << 13;
@@ -273,7 +273,7 @@ impl Interpreters {
         if let Some(InProcess::Searched(search)) = self.processes.get(&pid) {
             interpreter = interpreter.or(Some(search.interpreter()));
         }
-        let has_memory = || new.iter().any(|frame| matches!(frame.place, Place::Memory { .. }));
+        let has_memory = || new.iter().any(Frame::is_run_time_code);
         if interpreter.is_none() && has_memory() && self.may_be_managed(pid, time) {
             interpreter = self.search(pid);
         }

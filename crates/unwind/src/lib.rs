@@ -237,6 +237,11 @@ impl Frame {
     pub fn instruction(&self) -> ProcessAddress {
         self.address.minus(self.kind.offset())
     }
+
+    /// True if its code is in memory without a file, where it was made at run time.
+    pub fn is_run_time_code(&self) -> bool {
+        matches!(self.place, Place::Memory { .. })
+    }
 }
 
 /// Kind of a code address.

@@ -2,7 +2,7 @@
 
 use super::arch::removed_slot;
 use super::code::{Between, Leads};
-use super::walk::{Process, Walk, is_run_time_code, module_of};
+use super::walk::{Process, Walk, module_of};
 use super::{ElfPlace, Frame, MAX_FRAMES, Place, Unwinder, locate};
 use crate::AddressKind;
 use sys::image::Images;
@@ -173,7 +173,7 @@ impl Unwinder {
         let Unwinder { modules, rules, .. } = self;
         match module_of(modules, frame, images) {
             Some((module, at)) => module.keeps_pointer(rules, at),
-            None => is_run_time_code(&frame),
+            None => frame.is_run_time_code(),
         }
     }
 

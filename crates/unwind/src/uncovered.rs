@@ -6,9 +6,7 @@ use super::cfi::{KnownRegisters, Rule};
 use super::code::{AtReturn, Leads, Proof};
 use super::memo::Reads;
 use super::module::{self, Fact, FactKind, Step};
-use super::walk::{
-    Process, Walk, is_return_probe, is_run_time_code, loaded, module_of, past_probe,
-};
+use super::walk::{Process, Walk, is_return_probe, loaded, module_of, past_probe};
 use super::{Frame, Unwinder, locate};
 use crate::{AddressKind, CodeAddress};
 use sys::image::{Images, State};
@@ -156,7 +154,7 @@ impl Unwinder {
         let Unwinder { modules, rules, .. } = self;
         match module_of(modules, frame, images) {
             Some((module, at)) => module.keeps_pointer(rules, at),
-            None => is_run_time_code(&frame) && self.run_time_rule(process, frame).is_none(),
+            None => frame.is_run_time_code() && self.run_time_rule(process, frame).is_none(),
         }
     }
 
@@ -283,7 +281,7 @@ impl Unwinder {
         };
         let Some((module, at)) = module_of(modules, caller, images) else {
             // Code made at run time has no file; an unreadable file confirms nothing.
-            return if is_run_time_code(&caller) { Leads::Somewhere } else { Leads::Elsewhere };
+            return if caller.is_run_time_code() { Leads::Somewhere } else { Leads::Elsewhere };
         };
         // The kernel wrote it: no call leads to a signal handler.
         if module.is_sigreturn(at) {

@@ -7,7 +7,7 @@ use super::cfi::KnownRegisters;
 use super::go_stacks::GoPositions;
 use super::memo::{Lead, Reads, Visited};
 use super::module::{self, GoRole, ModuleUnwinder, Modules, Step};
-use super::{ElfPlace, Frame, MAX_FRAMES, Place, StackEnd, Unwinder, locate};
+use super::{ElfPlace, Frame, MAX_FRAMES, StackEnd, Unwinder, locate};
 use crate::{AddressKind, CodeAddress};
 use sys::arch::PAGE;
 use sys::image::{Images, Loaded, NotOpened, State};
@@ -251,7 +251,7 @@ impl Unwinder {
             return if is_of_probes(frame.place.image(), images) {
                 reads.void();
                 out_of_probe(walk, regs)
-            } else if is_run_time_code(&frame) {
+            } else if frame.is_run_time_code() {
                 self.by_run_time_code(walk, frame, regs, images, &mut read)
             } else {
                 Step::Uncovered
@@ -490,10 +490,6 @@ fn at_unmapped(address: ProcessAddress, images: &Images, frames: &mut Vec<Frame>
         Some(_) => {}
     }
     StackEnd::BadReturnAddress
-}
-
-pub(super) fn is_run_time_code(frame: &Frame) -> bool {
-    matches!(frame.place, Place::Memory { .. })
 }
 
 fn is_entry(frame: &Frame, images: &Images) -> bool {

@@ -220,7 +220,7 @@ impl Interpreters {
     ) -> bool {
         let Some(InProcess::Found(found)) = self.processes.get(&sample.pid) else { return true };
         frames.iter().zip(registers).enumerate().all(|(number, (frame, regs))| {
-            if !matches!(frame.place, unwind::Place::Memory { .. }) {
+            if !frame.is_run_time_code() {
                 return true;
             }
             let methods = self.methods(sample, frame, regs, number == 0, false);
@@ -273,9 +273,8 @@ impl Interpreters {
         let mut places = Vec::with_capacity(frames.len());
         for (number, frame) in frames.iter().enumerate() {
             let regs = registers.next();
-            let is_memory = matches!(frame.place, unwind::Place::Memory { .. });
             let methods = regs
-                .filter(|_| is_memory)
+                .filter(|_| frame.is_run_time_code())
                 .and_then(|regs| self.methods(sample, frame, regs, number == 0, true))
                 .flatten();
             let Some(methods) = methods else {

@@ -134,7 +134,7 @@ impl StackMaker {
             next = pointers.next();
             let last = if native.is_complete { Some(u64::MAX) } else { from };
             let stack = from.map_or(0..0, |from| from..next.or(last).unwrap_or(from));
-            let is_run_time = is_memory(frame);
+            let is_run_time = frame.is_run_time_code();
             native.frames.push(NativeFrame { address: frame.address.0, stack, is_run_time });
         }
     }
@@ -235,18 +235,16 @@ fn walked_registers(unwinder: &Unwinder) -> impl Iterator<Item = Regs> + '_ {
 /// True if a native frame is that of code which the interpreter made of the user's function before it:
 /// one frame, of which the native one has no name.
 fn is_compiled(before: &[Place], frame: &Frame) -> bool {
-    is_memory(frame) && is_user(before.last())
+    frame.is_run_time_code() && is_user(before.last())
 }
 
 /// The last place before others of compiled code.
 fn last_but_compiled<'p>(places: &'p [Place], frames: &[Frame]) -> Option<&'p Place> {
-    let is_compiled =
-        |place: &&Place| matches!(place, Place::Evaluation(frame) if is_memory(&frames[*frame]));
+    let is_compiled = |place: &&Place| match place {
+        Place::Evaluation(frame) => frames[*frame].is_run_time_code(),
+        _ => false,
+    };
     places.iter().rev().find(|place| !is_compiled(place))
-}
-
-fn is_memory(frame: &Frame) -> bool {
-    matches!(frame.place, unwind::Place::Memory { .. })
 }
 
 fn is_user(place: Option<&Place>) -> bool {
