@@ -1,5 +1,6 @@
-//! Processes whose interpreter makes code that lies on the native stack as any other: HotSpot. Nothing
-//! is copied at a sample but its registers and stack.
+//! Processes whose interpreter makes code that lies on the native stack. Of HotSpot, the user's functions
+//! are native frames: nothing is copied at a sample but its registers and stack. Of PHP and Ruby, that
+//! code only leads to its callers.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,14 +95,13 @@ impl ManagedProcesses {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A result of a process's runtime, with its memory if that may be read.
+    /// A result of a process's HotSpot, with its memory if that may be read.
     fn with<T>(
         &self,
-        pid: i32,
+        process: &ManagedProcess,
         may_read: bool,
         find: impl FnOnce(&HotSpot, Times, Option<&dyn Memory>) -> T,
     ) -> Option<T> {
-        let process = self.get(pid)?;
         let hotspot = process.runtime.hotspot()?;
         let now = os::monotonic_nanos();
         let times = Times { sample: self.sample.load(Ordering::Relaxed), now };
@@ -116,15 +116,19 @@ impl ManagedProcesses {
 
 impl ManagedCode for ManagedProcesses {
     fn shape(&self, at: ManagedAddress) -> ManagedShape {
-        let compiled = self.get(at.pid).and_then(|process| process.compiled.clone());
-        match (compiled, at.is_shared) {
-            (Some(CompiledCode::Jumped { from }), true) => return ManagedShape::Jumped { from },
-            (Some(CompiledCode::Called { from }), false) => return ManagedShape::Called { from },
+        let Some(process) = self.get(at.pid) else { return ManagedShape::Foreign };
+        match (&process.compiled, at.is_shared) {
+            (Some(CompiledCode::Jumped { from }), true) => {
+                return ManagedShape::Jumped { from: *from };
+            }
+            (Some(CompiledCode::Called { from }), false) => {
+                return ManagedShape::Called { from: from.clone() };
+            }
             (Some(_), _) => return ManagedShape::Foreign,
             (None, _) => {}
         }
         let address = Address { address: at.address, is_return: at.kind.is_return() };
-        let shape = self.with(at.pid, at.may_read, |hotspot, times, memory| {
+        let shape = self.with(&process, at.may_read, |hotspot, times, memory| {
             hotspot.shape(address, times, memory)
         });
         match shape {
@@ -152,7 +156,9 @@ impl ManagedCode for ManagedProcesses {
         let find = |hotspot: &HotSpot, times, memory: Option<&dyn Memory>| {
             hotspot.is_method(word, times, memory)
         };
-        self.with(at.pid, at.may_read, find).unwrap_or(Some(false))
+        self.get(at.pid)
+            .and_then(|process| self.with(&process, at.may_read, find))
+            .unwrap_or(Some(false))
     }
 }
 
@@ -253,7 +259,8 @@ impl Interpreters {
         let own = all.in_dwarf_order().filter(|_| is_innermost && !at.is_return);
         let bytecode = own.map(|all| all[BYTECODE]);
         let registers = Registers { stack: regs.sp, frame: regs.bp, bytecode };
-        let methods = self.managed.with(sample.pid, may_read, |hotspot, times, memory| {
+        let process = self.managed.get(sample.pid)?;
+        let methods = self.managed.with(&process, may_read, |hotspot, times, memory| {
             let is_code = hotspot.has_code(at.address);
             is_code.then(|| hotspot.methods(at, registers, &word, times, memory))
         });
