@@ -10,7 +10,7 @@
 //! until `most` frames are copied, else TooMany:
 //!     copy [p + lo, p + lo + size) of the block
 //!     for each block behind it: a = its word in what was copied of the frame so far;
-//!                               copy [a + lo, a + lo + size), or zeros if a is no address or that cannot be read
+//!         copy [a + lo, a + lo + size), or zeros if a is no address or that cannot be read
 //!     p = the word of the block at `next`, in frames with a mark at another place, or p + stride;
 //!         0, or the end of an array: Complete
 //! another read that fails, or too many behind pointers: Fault, with the frames before it
@@ -23,7 +23,7 @@ mod model;
 
 pub use code::{
     CODE_BLOCK_HEAD, CODE_BLOCKS, CODE_SIZE, CODE_WORDS, CodeBlock, CodeDescriptor, CodePointer,
-    CopiedCode, PAGE, POINTER_BLOCK, code_block_at,
+    CopiedCode, POINTER_BLOCK, code_block_at,
 };
 pub use model::{Thread, run};
 

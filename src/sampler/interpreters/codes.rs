@@ -47,7 +47,7 @@ pub struct NameSource<'a> {
     pub pid: i32,
     /// Its interpreter.
     pub runtime: &'a dyn Runtime,
-    /// What was copied at samples, for code that is gone.
+    /// What was copied at samples, which counts before memory.
     pub copied: &'a CopiedCodes,
 }
 
@@ -252,11 +252,13 @@ impl Codes {
             Name::Found(code) => Some(code),
             _ => None,
         });
-        if let Some(code) = copied.as_ref().filter(|code| !code.lines.is_empty()) {
-            return Ok(Arc::new(code.clone()));
-        }
+        let without_lines = match copied {
+            Some(code) if !code.lines.is_empty() => return Ok(Arc::new(code)),
+            copied => copied,
+        };
+        let is_own = |code: &Code| without_lines.as_ref().is_none_or(|copy| is_same(copy, code));
         let why = match runtime.name(key, self.memory.memory()) {
-            Name::Found(code) if copied.as_ref().is_none_or(|copy| is_same(copy, &code)) => {
+            Name::Found(code) if is_own(&code) => {
                 return Ok(Arc::new(code));
             }
             Name::Found(_) | Name::Gone => GONE,
@@ -264,7 +266,7 @@ impl Codes {
             Name::Unreadable(ReadError::Budget) => TOO_MANY,
             Name::Unreadable(ReadError::Unmapped | ReadError::Denied) => UNREADABLE,
         };
-        copied.map(Arc::new).ok_or(why)
+        without_lines.map(Arc::new).ok_or(why)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Cpython, Offsets};
 use crate::walk::{
-    Behind, Block, CODE_BLOCKS, CodeBlock, CodeDescriptor, CodePointer, Frame, Status, WalkCopy,
+    Behind, Block, CODE_BLOCKS, CodeDescriptor, CodePointer, Frame, Status, WalkCopy,
 };
 use crate::{ChainEnd, CodeKey, UserFrame};
 
@@ -75,9 +75,8 @@ impl Layout {
             (file, CODE_BLOCKS[3]),
             (lines, CODE_BLOCKS[4]),
         ];
-        let block = |(pointer, size)| CodeBlock { pointer, size: size as u16 };
         let words = [self.code.into(), self.words[1] as u16, self.globals.into()];
-        CodeDescriptor { words, blocks: blocks.map(block).into() }
+        CodeDescriptor::new(words, blocks)
     }
 }
 

@@ -3,9 +3,7 @@
 use super::lines::{Current, position_of_line};
 use super::offsets::INSTRUCTION;
 use super::{Offsets, Php};
-use crate::walk::{
-    Behind, Block, CODE_BLOCKS, CodeBlock, CodeDescriptor, CodePointer, Frame, Status,
-};
+use crate::walk::{Behind, Block, CODE_BLOCKS, CodeDescriptor, CodePointer, Frame, Status};
 use crate::{ChainEnd, CodeKey, Copied, Runtime, UserFrame};
 
 /// Bits of a frame that tell how it was called (`ZEND_CALL_*`): it is code of a file or an `eval`, not
@@ -78,12 +76,9 @@ impl Layout {
             (member(offsets.function_code), CODE_BLOCKS[4]),
             (CodePointer::Block(offsets.class_name as u8), CODE_BLOCKS[5]),
         ];
-        let block = |(pointer, size)| CodeBlock { pointer, size: size as u16 };
         let code = place(offsets.function_code);
-        CodeDescriptor {
-            words: [self.function.pointer.into(), code.into(), self.file_hash_at() as u16],
-            blocks: blocks.map(block).into(),
-        }
+        let words = [self.function.pointer.into(), code.into(), self.file_hash_at() as u16];
+        CodeDescriptor::new(words, blocks)
     }
 }
 

@@ -5,6 +5,7 @@ use super::{V8, machine};
 use crate::merge::{Merge, NativeStack, Place};
 use crate::walk::{Frame, Status, WalkCopy, WalkDescriptor};
 use crate::{ChainEnd, CodeKey, Copied, UserFrame};
+use sys::arch::PAGE;
 
 /// Places of words in what is copied of a frame (`src/execution/frame-constants.h`, and the constants
 /// `v8dbg_off_fp_*`).
@@ -283,7 +284,6 @@ impl V8 {
     /// True for the address at which the interpreter goes on, wherever its code is mapped: pages keep
     /// their contents.
     fn is_interpreter(&self, pc: u64) -> bool {
-        const PAGE: u64 = 4096;
         let Some(address) = self.symbols.interpreter else { return false };
         let is_copy = |first: u64| pc.wrapping_sub(address - first).is_multiple_of(PAGE);
         pc == address || self.symbols.builtins.is_some_and(is_copy)

@@ -4,6 +4,7 @@
 
 use super::Frame;
 use crate::memory::{Memory, ReadError};
+use sys::arch::PAGE;
 
 /// Largest size of each block, in bytes.
 pub const CODE_BLOCKS: [usize; 6] = [256, 64, 384, 384, 2048, 384];
@@ -16,9 +17,6 @@ pub const POINTER_BLOCK: usize = 1;
 
 /// Bytes before each block: its address, and how many bytes of it were read.
 pub const CODE_BLOCK_HEAD: usize = 16;
-
-/// Bytes of a page, up to whose end a block is read if it cannot be read as a whole.
-pub const PAGE: u64 = 4096;
 
 /// Offset of a block's head in the bytes of a copy.
 pub const fn code_block_at(number: usize) -> usize {
@@ -62,6 +60,15 @@ pub enum CodePointer {
 }
 
 impl CodeDescriptor {
+    /// Of these words, and blocks of these sizes behind pointers.
+    pub(crate) fn new<const N: usize>(
+        words: [u16; CODE_WORDS],
+        blocks: [(CodePointer, usize); N],
+    ) -> CodeDescriptor {
+        let block = |(pointer, size)| CodeBlock { pointer, size: size as u16 };
+        CodeDescriptor { words, blocks: blocks.map(block).into() }
+    }
+
     /// True if it keeps the limits, and all pointers are copied before.
     pub(super) fn is_valid(&self, frame_size: usize) -> bool {
         let in_frame = |place: u16| usize::from(place) + 8 <= frame_size;
@@ -121,17 +128,21 @@ pub struct CopiedCode {
 impl CopiedCode {
     /// From the bytes of a copy.
     pub fn parse(bytes: &[u8]) -> CopiedCode {
-        let block = |number: usize| {
+        let block = |number: usize| -> Option<(u64, &[u8])> {
             let at = code_block_at(number);
             let frame = Frame { address: 0, bytes };
             let length = usize::try_from(frame.word(at + 8)).ok()?;
             let length =
                 Some(length).filter(|length| (1..=CODE_BLOCKS[number]).contains(length))?;
             let data = bytes.get(at + CODE_BLOCK_HEAD..)?.get(..length)?;
-            Some((frame.word(at), data.into()))
+            Some((frame.word(at), data))
         };
         let object = block(0).map(|(address, _)| address);
-        CopiedCode { object, blocks: (0..CODE_BLOCKS.len()).filter_map(block).collect() }
+        let blocks = (0..CODE_BLOCKS.len()).filter_map(block);
+        CopiedCode {
+            object,
+            blocks: blocks.map(|(address, data)| (address, data.into())).collect(),
+        }
     }
 
     /// The address of the code; `None` if it was not copied.
@@ -149,11 +160,11 @@ impl Memory for CopiedCode {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         let within = |(start, bytes): &(u64, Box<[u8]>)| {
             let at = usize::try_from(address.checked_sub(*start)?).ok()?;
-            let found = bytes.get(at..at.checked_add(buffer.len())?)?;
-            Some(found.to_vec())
+            Some(at..at.checked_add(buffer.len())?).filter(|part| part.end <= bytes.len())
         };
-        let found = self.blocks.iter().find_map(within).ok_or(ReadError::Unmapped)?;
-        buffer.copy_from_slice(&found);
+        let mut parts = self.blocks.iter().filter_map(|block| Some((&block.1, within(block)?)));
+        let (bytes, part) = parts.next().ok_or(ReadError::Unmapped)?;
+        buffer.copy_from_slice(&bytes[part]);
         Ok(())
     }
 

@@ -15,14 +15,13 @@
 //! The slots are those of all CPUs and processes. Code whose slot is taken by other code is copied again
 //! when it is seen again.
 
-use interpreters::walk::{
-    CODE_BLOCK_HEAD, CODE_BLOCKS, CODE_SIZE, PAGE, POINTER_BLOCK, code_block_at,
-};
+use interpreters::walk::{CODE_BLOCK_HEAD, CODE_BLOCKS, CODE_SIZE, POINTER_BLOCK, code_block_at};
 
 use super::encoded::{MAX_WALKS, code_block, word};
 use super::program::{FRAMES, LAST_WORD, SampleWords, WalkProgram, field, memory, word_of_frame};
 use super::ring::{header, status};
 use crate::sampler::bpf::code::{AccessSize, AluOp, BpfCode, CodeLabel, Helper, If, Reg};
+use sys::arch::PAGE;
 
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R9, R10};
 
